@@ -20,7 +20,7 @@ from attrs import define, evolve, field, frozen
 from twinlog.ha.config import HAConfig
 from twinlog.ha.policy.ack_policy import AckDecision, AckRule, AckVerdict, Standing, decide, describe, describe_missing
 from twinlog.ha.policy.in_sync import InSync, Slave
-from twinlog.store.log.offset_waiters import AckSink, OffsetWaiters, PutStatus, Waiter, by_sink
+from twinlog.store.log.offset_waiters import AckSink, Answers, OffsetWaiters, PutStatus, Waiter, by_sink
 from twinlog.store.util.histogram import BOUNDS, Histogram, HistogramCounts
 from twinlog.store.util.wakeup import Wakeup
 
@@ -170,9 +170,23 @@ class GroupTransferService:
             sink.refuse([frame], PutStatus.SLAVE_NOT_AVAILABLE, self._worded(describe_missing))
         else:
             self._waiters.add(end_offset, trio.current_time() + self._timeout, sink, frame)
-            if self._parked:
-                self._parked = False
-                self._first_waiter.set()
+            self._wake_timer()
+
+    def wait_each(self, answers: Answers, sink: AckSink) -> None:
+        """Do wait() for several messages at once, which all have to wait, as a rule."""
+        last, _ = answers[-1]
+        if self.confirmed_offset < answers[0][0] and last < self._reach:
+            self._end_offset = last
+            self._waiters.add_each(answers, trio.current_time() + self._timeout, sink)
+            self._wake_timer()
+        else:
+            for end_offset, frame in answers:
+                self.wait(end_offset, sink, frame)
+
+    def _wake_timer(self) -> None:
+        if self._parked:
+            self._parked = False
+            self._first_waiter.set()
 
     @property
     def refusal(self) -> str | None:

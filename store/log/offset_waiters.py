@@ -1,7 +1,7 @@
 """Producers that wait until an offset is safe: on disk, or on a replica. A queue in offset order, no task per waiter."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
@@ -33,6 +33,9 @@ class AckSink(Protocol):
         """The messages are stored, but not as safe as was asked; `reason` is for people."""
 
 
+Answers = Sequence[tuple[int, bytes]]  # End offset and ready-made answer of messages, in the order of their offsets.
+
+
 class Waiter(NamedTuple):
     """One message that waits for `end_offset` (bytes) until `deadline` (seconds, monotonic)."""
 
@@ -52,6 +55,13 @@ class OffsetWaiters:
         """Make `sink` wait for `end_offset`; offsets must not fall from call to call."""
         assert not self._queue or end_offset >= self._queue[-1].end_offset, "release() would pass over a waiter"
         self._queue.append(Waiter(end_offset, deadline, sink, frame))
+
+    def add_each(self, answers: Answers, deadline: float, sink: AckSink) -> None:
+        """Do add() for several messages at once."""
+        assert not self._queue or answers[0][0] >= self._queue[-1].end_offset, "release() would pass over a waiter"
+        # tuple's own constructor takes half the time of the generated one.
+        new = tuple.__new__
+        self._queue += [new(Waiter, (end_offset, deadline, sink, frame)) for end_offset, frame in answers]
 
     def release(self, up_to: int) -> list[Waiter]:
         """Remove and return waiters whose message ends at or below `up_to`, oldest first."""

@@ -17,6 +17,7 @@ from twinlog.cluster.broker.send.acks import (
     TransferService,
     is_crowded,
     refusal,
+    wait_until_each_safe,
     wait_until_safe,
     waits,
 )
@@ -123,6 +124,7 @@ class SendProcessor:
             acks = self._once_saved(acks, {topic for send in sends for topic in _topics_of(send)})
         results = self.store.put([send.message for send in sends])
         at_once: list[bytes] = []
+        later: list[tuple[int, bytes]] = []
         prefix, head, may_wait = self._id_prefix, self._ok.head, waits(self.store)
         for (command, _, queue_id, wait), (status, phy_offset, size, queue_offset, _) in zip(
             sends, results, strict=True
@@ -132,9 +134,11 @@ class SendProcessor:
             elif not command.flag & ONEWAY:
                 frame = head(command, (f"{prefix}{phy_offset:016X}", queue_id, queue_offset))
                 if wait and may_wait:
-                    wait_until_safe(self.store, self.transfer, phy_offset + size, acks, frame)
+                    later.append((phy_offset + size, frame))
                 else:
                     at_once.append(frame)
+        if later:
+            wait_until_each_safe(self.store, self.transfer, later, acks)
         if at_once:
             acks.answer(at_once)
 

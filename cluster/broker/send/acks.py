@@ -13,7 +13,7 @@ from twinlog.cluster.remoting.codes import ResponseCode
 from twinlog.cluster.remoting.command import decode, encode
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.store.config import BrokerRole
-from twinlog.store.log.offset_waiters import AckSink, PutStatus
+from twinlog.store.log.offset_waiters import AckSink, Answers, PutStatus
 from twinlog.store.message_store import MessageStore
 
 WAITING_MAX = 100_000  # Waiting responses, half a kilobyte each.
@@ -42,6 +42,9 @@ class WaitService(Protocol):
 
 class TransferService(WaitService, Protocol):
     """GroupTransferService."""
+
+    def wait_each(self, answers: Answers, sink: AckSink) -> None:
+        """Do wait() for several messages at once."""
 
     @property
     def waiting(self) -> int:
@@ -149,3 +152,12 @@ def wait_until_safe(store: MessageStore, transfer: WaitService, end_offset: int,
         both = BothAcks(sink, frame)
         store.flusher.wait(end_offset, both, frame)
         transfer.wait(end_offset, both, frame)
+
+
+def wait_until_each_safe(store: MessageStore, transfer: TransferService, answers: Answers, sink: AckSink) -> None:
+    """Do wait_until_safe() for several messages."""
+    if store.config.broker_role is BrokerRole.SYNC_MASTER and not store.flusher.is_synchronous:
+        transfer.wait_each(answers, sink)  # The path of most messages that wait.
+    else:
+        for end_offset, frame in answers:
+            wait_until_safe(store, transfer, end_offset, sink, frame)

@@ -61,6 +61,10 @@ class Waits:
     def wait(self, end_offset, sink, frame):
         self.held.append((end_offset, sink, frame))
 
+    def wait_each(self, answers, sink):
+        for end_offset, frame in answers:
+            self.wait(end_offset, sink, frame)
+
     def release(self):
         held, self.held = self.held, []
         for _, sink, frame in held:

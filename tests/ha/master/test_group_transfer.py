@@ -72,6 +72,20 @@ async def test_outcomes_without_a_further_ack(autojump_clock, transfer, ack, end
     assert sink.refused == ([] if outcome is None else [(b"frame", outcome)])
 
 
+async def test_of_the_messages_of_one_read_each_has_its_own_outcome(autojump_clock, transfer):
+    """One is held already, one waits, one is haSlaveFallbehindMax ahead of the slave; the next time, both wait."""
+    sink, next_sink = RecordingSink(), RecordingSink()
+    slave = Slave()
+    transfer.join(slave, 100)
+    transfer.wait_each([(100, b"held"), (101, b"waits"), (1100, b"ahead")], sink)
+    assert (sink.answered, sink.refused) == ([b"held"], [(b"ahead", NOT_AVAILABLE)])
+    transfer.acknowledge(slave, 1000)
+    transfer.wait_each([(1200, b"1"), (1300, b"2")], next_sink)
+    assert (transfer.waiting, transfer.push2_slave_max_offset) == (2, 1000)
+    transfer.acknowledge(slave, 1300)
+    assert (sink.answered, next_sink.answered, next_sink.calls) == ([b"held", b"waits"], [b"1", b"2"], 1)
+
+
 async def test_an_ack_releases_all_below_it_with_one_call_for_each_sink(autojump_clock, transfer):
     slave, one, other = Slave(), RecordingSink(), RecordingSink()
     transfer.join(slave, 0)

@@ -82,6 +82,21 @@ class Message:
         self.outcome = outcome
 
 
+@define(eq=False)
+class OneRead:
+    """The messages of one read, which share a sink; their answers say which they are."""
+
+    messages: dict[bytes, Message]
+
+    def answer(self, frames: list[bytes]) -> None:
+        for frame in frames:
+            self.messages[frame].answer([frame])
+
+    def refuse(self, frames: list[bytes], status: PutStatus, reason: str) -> None:
+        for frame in frames:
+            self.messages[frame].refuse([frame], status, reason)
+
+
 def change_members(model: Model, ips: list[str]) -> None:
     model.registered = ips
     model.transfer.members_changed(ips)
@@ -120,6 +135,17 @@ def put(model: Model, size: int, wait: bool) -> None:
         model.transfer.wait(model.end, message, b"frame")
 
 
+def put_several(model: Model, sizes: list[int]) -> None:
+    """As the sends of one read are put."""
+    answers = []
+    for size in sizes:
+        model.end += size
+        model.messages.append(Message(model, model.end, trio.current_time()))
+        answers.append((model.end, str(model.end).encode()))
+    read = {frame: message for (_, frame), message in zip(answers, model.messages[-len(sizes) :], strict=True)}
+    model.transfer.wait_each(answers, OneRead(read))
+
+
 NUMBERS, SHARES = st.integers(0, 4), st.sampled_from([0.0, 0.3, 0.9, 1.0, 1.0])
 STEPS = st.one_of(
     st.tuples(st.just(change_members), st.lists(st.sampled_from(IPS[:3]), max_size=4)),
@@ -127,6 +153,7 @@ STEPS = st.one_of(
     st.tuples(st.just(leave), NUMBERS),
     st.tuples(st.just(acknowledge), NUMBERS, SHARES),
     st.tuples(st.just(put), st.integers(1, 400), st.booleans()),
+    st.tuples(st.just(put_several), st.lists(st.integers(1, 400), min_size=1, max_size=4)),
     st.sampled_from([0.0, 0.1, 1.0, 2.9, 3.1, 20.0]),
 )
 CONFIGS = st.builds(
