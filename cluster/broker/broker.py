@@ -316,6 +316,7 @@ class Broker:
                 batch_codes=SEND_CODES,
                 before_batch=self.store.defer_dispatch,
                 after_batch=self.store.dispatch_deferred,
+                quick=self.send.templates.reader,
                 check=self._check,
                 check_codes=self._check_codes,
             )

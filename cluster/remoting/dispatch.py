@@ -18,7 +18,7 @@ from twinlog.cluster.remoting.command import RemotingCommand, decode
 from twinlog.cluster.remoting.config import ServerConfig
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.header_fields import decode_header
-from twinlog.cluster.remoting.request import BatchHandler, Check, Handler, Reply, Request, explain, failure
+from twinlog.cluster.remoting.request import BatchHandler, Check, Handler, QuickReader, Reply, Request, explain, failure
 
 log = structlog.get_logger()
 
@@ -32,6 +32,7 @@ class Dispatcher:
 
     batch: takes all requests of one read whose code is in `batch_codes`, as one call, between before_batch() and after_batch(),
     which is called once answers have been sent.
+    quick: what reads frames of a connection for `batch` without decoding them, where no check is due; None: nothing does now.
     check: called before any request is carried out, or those of `check_codes`. What it returns is the answer; None lets the
     request through. It may raise RequestError. The command's body is good until it returns, so it must not keep it.
     """
@@ -42,6 +43,7 @@ class Dispatcher:
     batch_codes: Collection[int] = ()
     before_batch: Callable[[], None] = lambda: None
     after_batch: Callable[[], None] = lambda: None
+    quick: Callable[[Connection], QuickReader | None] = lambda _: None
     check: Check | None = None
     check_codes: Collection[int] | None = None  # None: all.
     under_way: int = field(default=0, init=False)  # Requests whose asynchronous handlers have not returned.
@@ -60,11 +62,16 @@ class Dispatcher:
         Requests for the batch handler are handed over together, and do not count for the time slice.
         """
         connection.cork()
-        batch: list[RemotingCommand] = []
+        batch: list[Any] = []
         check, check_codes, batch_codes = self.check, self.check_codes, self.batch_codes
+        is_checked = check is not None and (check_codes is None or any(code in check_codes for code in batch_codes))
+        quick = None if is_checked else self.quick(connection)
         left, slice_ends = iter(frames), 0.0
         try:
             for frame in left:
+                if quick is not None and (read := quick(frame)) is not None:
+                    batch.append(read)
+                    continue
                 command = decode(frame)
                 if command.flag & 1:
                     command.body = bytes(command.body)
@@ -109,13 +116,14 @@ class Dispatcher:
             request.reply(reply)
         return reply is not None
 
-    def _run_batch(self, connection: Connection, batch: list[RemotingCommand]) -> None:
+    def _run_batch(self, connection: Connection, batch: list[Any]) -> None:
         assert self.batch is not None
         try:
             self.batch(connection, batch)
         except Exception as error:
-            log.exception("requests failed", code=batch[0].code, count=len(batch), peer=connection.remote_address)
-            for command in batch:
+            commands = [each if isinstance(each, RemotingCommand) else each.command for each in batch]
+            log.exception("requests failed", code=commands[0].code, count=len(batch), peer=connection.remote_address)
+            for command in commands:
                 Request(connection, command).reply(failure(error))
 
     def _dispatch(self, request: Request) -> None:

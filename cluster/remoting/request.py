@@ -89,7 +89,9 @@ class Handler(NamedTuple):
     header: type[RequestHeader]
 
 
-BatchHandler = Callable[[Connection, list[RemotingCommand]], None]
+BatchHandler = Callable[[Connection, list[Any]], None]
+QuickReader = Callable[[bytes | memoryview], Any]
+"""Reads a frame for the batch handler; None: it has to be decoded. What it returns has the request's `command`."""
 Check = Callable[[Request], Reply | None]
 
 

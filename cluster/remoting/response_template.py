@@ -3,7 +3,7 @@
 This saves a dict and its encoding for each response. Other serializations are encoded as any response is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import define, field, frozen
 
@@ -12,35 +12,39 @@ from twinlog.cluster.remoting.command import JSON, RemotingCommand, encode_heade
 
 @define(eq=False)
 class ResponseTemplate:
-    """A response with this code and remark, whose extFields are `names` with values and the `constants`."""
+    """A response with this code and remark, whose extFields are `names` with values and the `constants`.
+
+    names: for each the format of its value as Python's bytes have it: %d, %016X, or %b for bytes without JSON escapes.
+    """
 
     code: int
     remark: str | None
-    names: Sequence[str]
+    names: Mapping[str, str]
     constants: dict[str, str] = field(factory=dict)
-    _text: str = field(init=False)  # With %s for each value, in the order of `names`, and for opaque.
+    _format: bytes = field(init=False)  # Of all values, in the order of `names`, and of opaque.
 
     def __attrs_post_init__(self) -> None:
         marks = {name: f"@{name}@" for name in self.names}
         response = RemotingCommand(self.code, 0, 1, {**marks, **self.constants}, remark=self.remark)
-        text = encode_json(response).decode().replace("%", "%%").replace('"opaque":0', '"opaque":%s')
-        for mark in marks.values():
-            text = text.replace(mark, "%s")
-        self._text = text
+        text = encode_json(response).decode().replace("%", "%%").replace('"opaque":0', '"opaque":%d')
+        for name, mark in marks.items():
+            text = text.replace(mark, self.names[name])
+        self._format = text.encode()
 
-    def ext(self, values: Sequence[object]) -> dict[str, str]:
+    def ext(self, values: Sequence[int | bytes]) -> dict[str, str]:
         """The extFields with these values."""
-        return {**dict(zip(self.names, map(str, values), strict=True)), **self.constants}
+        texts = ((how.encode() % (value,)).decode() for how, value in zip(self.names.values(), values, strict=True))
+        return {**dict(zip(self.names, texts, strict=True)), **self.constants}
 
-    def head(self, command: RemotingCommand, values: tuple[object, ...], body_size: int = 0) -> bytes:
-        """Encode the frame up to its body. Values are numbers, or texts without JSON escapes, in the order of `names`.
+    def head(self, command: RemotingCommand, values: tuple[int | bytes, ...], body_size: int = 0) -> bytes:
+        """Encode the frame up to its body. Values are in the order of `names`.
 
         Raises RemotingProtocolError when the frame is too long for peers.
         """
         if command.serialize_type != JSON:
             response = RemotingCommand.response_to(command, self.code, remark=self.remark, ext=self.ext(values))
             return encode_header(response, body_size)
-        return with_lengths((self._text % (*values, command.opaque)).encode(), JSON, body_size)
+        return with_lengths(self._format % (*values, command.opaque), JSON, body_size)
 
 
 @frozen
@@ -48,7 +52,7 @@ class TemplateReply:
     """A Reply by template. The body's views are not empty, `body_size` bytes in all."""
 
     template: ResponseTemplate
-    values: tuple[object, ...]
+    values: tuple[int | bytes, ...]
     body: Sequence[bytes | memoryview] = ()
     body_size: int = 0
 

@@ -82,6 +82,7 @@ FILES = (
     Rule("other", "cluster/remoting/member_"),
     Rule("decode", "cluster/remoting/"),
     Rule("processor", "cluster/broker/processors/"),
+    Rule("decode", "cluster/broker/send/templates.py"),
     Rule("processor", "cluster/broker/send/"),
     Rule("processor", "cluster/broker/stats/"),
     Rule("acks", "ha/master/group_transfer.py"),

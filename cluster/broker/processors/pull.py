@@ -39,7 +39,7 @@ from twinlog.store.read.get_message import GetResult, GetStatus, PropertyFilter
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4  # Bits of sys_flag.
 SUSPEND_MS_MAX = 10 * 60_000  # Ours: longest hold, whatever the request asks for.
 
-_WHERE = ("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset")
+_WHERE = dict.fromkeys(("suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"), "%d")
 _FOUND = ResponseTemplate(ResponseCode.SUCCESS, GetStatus.FOUND.value, _WHERE)
 
 _CODES = {

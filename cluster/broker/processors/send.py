@@ -5,7 +5,7 @@ AbstractSendMessageProcessor; RocketMQ 4.9.8. cluster/broker/send/requests.py tu
 """
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from attrs import define, field
 
@@ -22,12 +22,13 @@ from twinlog.cluster.broker.send.acks import (
     waits,
 )
 from twinlog.cluster.broker.send.requests import HEADERS, MULTI_TAG, Send, SendRequests, answer_fields, split_batch
+from twinlog.cluster.broker.send.templates import SendTemplates
 from twinlog.cluster.broker.settings import Settings
 from twinlog.cluster.broker.stats.stats import BrokerStatsManager
 from twinlog.cluster.broker.tables.writer import TableWriter
 from twinlog.cluster.remoting import names
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
-from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand
+from twinlog.cluster.remoting.command import ONEWAY, RemotingCommand, decode
 from twinlog.cluster.remoting.connection import Connection
 from twinlog.cluster.remoting.dispatch import OVERLOAD
 from twinlog.cluster.remoting.errors import RequestError
@@ -50,7 +51,6 @@ from twinlog.store.record.scan import stored_tags_code
 
 SEND_CODES = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
-_PLACE = ("msgId", "queueId", "queueOffset")  # In the response to a message.
 _REMARKS = {
     PutStatus.MESSAGE_ILLEGAL: "the message is illegal, maybe msg body or properties length not matched (limit 32767)",
     PutStatus.PROPERTIES_SIZE_EXCEEDED: "the message is illegal, its properties are longer than 32767 bytes.",
@@ -71,28 +71,40 @@ class SendProcessor:
     topics_writer: TableWriter
     stats: BrokerStatsManager
     gate: Gate
+    templates: SendTemplates = field(init=False)
     _store_host: bytes = field(init=False)
-    _id_prefix: str = field(init=False)  # Of offsetMsgIds.
+    _id_format: str = field(init=False)  # Of an offsetMsgId, for the message's place in the log.
     _ok: ResponseTemplate = field(init=False)
+    _batch_ok: ResponseTemplate = field(init=False)
     _answer_fields: dict[str, str] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self.templates = SendTemplates(self.requests)
         self._read_settings()
         self.settings.on_change.append(self._read_settings)
 
     def _read_settings(self) -> None:
         self._store_host = self.settings.store_host
-        self._id_prefix = message_id(self._store_host, 0)[:-16]
+        self._id_format = f"{message_id(self._store_host, 0)[:-16]}%016X"
         self._answer_fields = answer_fields(self.settings.config)
-        self._ok = ResponseTemplate(ResponseCode.SUCCESS, None, _PLACE, self._answer_fields)
+        self._ok = self._answer_with(self._id_format)
+        self._batch_ok = self._answer_with("%b")
 
-    def process(self, connection: Connection, commands: list[RemotingCommand]) -> None:
-        """Append messages, and have them answered. Never waits."""
+    def _answer_with(self, ids: str) -> ResponseTemplate:
+        names = {"msgId": ids, "queueId": "%d", "queueOffset": "%d"}
+        return ResponseTemplate(ResponseCode.SUCCESS, None, names, self._answer_fields)
+
+    def process(self, connection: Connection, commands: Sequence[RemotingCommand | Send]) -> None:
+        """Append messages, and have them answered. Never waits. Some were read already, by a template."""
         if self.gate.state != "open":
-            commands = [command for command in commands if not self._stopped(connection, command)]
+            whole = [decode(each.command.body) if isinstance(each, Send) else each for each in commands]
+            commands = [command for command in whole if not self._stopped(connection, command)]
         sends: list[Send] = []
         read_plain, read = self.requests.read_plain, self.requests.read
         for command in commands:
+            if isinstance(command, Send):
+                sends.append(command)
+                continue
             try:
                 send = read_plain(connection, command) or read(connection, command)
                 if send is not None:
@@ -125,14 +137,14 @@ class SendProcessor:
         results = self.store.put([send.message for send in sends])
         at_once: list[bytes] = []
         later: list[tuple[int, bytes]] = []
-        prefix, head, may_wait = self._id_prefix, self._ok.head, waits(self.store)
+        head, may_wait = self._ok.head, waits(self.store)
         for (command, _, queue_id, wait), (status, phy_offset, size, queue_offset, _) in zip(
             sends, results, strict=True
         ):
             if status is not PutStatus.PUT_OK:
                 self._refuse_put(connection, command, status)
             elif not command.flag & ONEWAY:
-                frame = head(command, (f"{prefix}{phy_offset:016X}", queue_id, queue_offset))
+                frame = head(command, (phy_offset, queue_id, queue_offset))
                 if wait and may_wait:
                     later.append((phy_offset + size, frame))
                 else:
@@ -190,8 +202,8 @@ class SendProcessor:
             return
         self.stats.batch_put(topic.name, queue_id, len(results))
         if not command.is_oneway:
-            ids = ",".join(f"{self._id_prefix}{result.phy_offset:016X}" for result in results)
-            frame = self._ok.head(command, (ids, queue_id, results[0].queue_offset))
+            ids = ",".join(self._id_format % result.phy_offset for result in results).encode()
+            frame = self._batch_ok.head(command, (ids, queue_id, results[0].queue_offset))
             acks = self._once_saved(ProducerAcks(connection), [topic.name])
             if wait and waits(self.store):
                 wait_until_safe(self.store, self.transfer, results[-1].end_offset, acks, frame)

@@ -58,7 +58,7 @@ HEADERS: dict[int, type[SendMessage]] = {
     RequestCode.SEND_BATCH_MESSAGE: SendBatchMessage,
 }
 MULTI_TAG = 2  # sys_flag bit.
-_SEND_V2 = int(RequestCode.SEND_MESSAGE_V2)
+SEND_V2 = int(RequestCode.SEND_MESSAGE_V2)
 _KEPT_QUEUE_ID_DIGITS = 4
 _QUEUE_ID_DIGITS_MAX = 9
 _SYS_FLAGS = {str(number): number for number in range(1 << 11)}
@@ -88,7 +88,10 @@ _QUEUE_IDS = _QueueIds()
 
 
 class Send(NamedTuple):
-    """A checked request. `queue_id` is the client's; a delayed message is stored in a queue of the schedule topic."""
+    """A checked request. `queue_id` is the client's; a delayed message is stored in a queue of the schedule topic.
+
+    The command of one that was read by a template has no ext, and the frame as its body, see templates.py.
+    """
 
     command: RemotingCommand
     message: PutMessage
@@ -106,9 +109,9 @@ class SendRequests:
     groups: SubscriptionGroupManager
     stats: BrokerStatsManager
     gate: Gate
-    _properties: SendProperties = field(init=False)
+    properties: SendProperties = field(init=False)
     _store_host: bytes = field(init=False)
-    _restricted: bool = field(init=False)  # Sends may be refused by permission or start time.
+    restricted: bool = field(init=False)  # Sends may be refused by permission or start time.
 
     def __attrs_post_init__(self) -> None:
         self._read_settings()
@@ -116,19 +119,19 @@ class SendRequests:
 
     def _read_settings(self) -> None:
         config = self.settings.config
-        self._properties = SendProperties(config.broker_cluster_name)
+        self.properties = SendProperties(config.broker_cluster_name)
         self._store_host = self.settings.store_host
-        self._restricted = bool(config.start_accept_send_request_timestamp) or not config.broker_permission & PERM_WRITE
+        self.restricted = bool(config.start_accept_send_request_timestamp) or not config.broker_permission & PERM_WRITE
 
     def read_plain(self, connection: Connection, command: RemotingCommand) -> Send | None:
         """Fast path for most messages, three times as fast as read(); None when read() is needed."""
         ext = command.ext
-        if command.code != _SEND_V2 or ext is None or self._restricted:
+        if command.code != SEND_V2 or ext is None or self.restricted:
             return None
         try:
             topic = self.topics.table[ext["b"]]
             name, queue_id = topic.name, _QUEUE_IDS[ext["e"]]
-            stored = self._properties.rewrite(ext["i"])
+            stored = self.properties.rewrite(ext["i"])
             born, sys_flag, flag, reconsume_times = ext["g"], ext["f"], ext["h"], ext.get("j", "0")
         except KeyError:
             return None
@@ -185,7 +188,7 @@ class SendRequests:
             name = topic.name
         else:
             given_up = False
-        stored = self._properties.rewrite(header.properties or "")
+        stored = self.properties.rewrite(header.properties or "")
         raw, code, asked_queue = stored.raw, stored.tags_code, queue_id
         if stored.special:
             retried = reconsume_times > 0

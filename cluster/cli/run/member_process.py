@@ -102,7 +102,7 @@ def exit_text(status: int) -> str:
 
 def program(*arguments: str) -> list[str]:
     """Return the command line of a `twinlog` child. -P: nothing is imported from the working directory."""
-    return [sys.executable, "-P", "-m", "twinlog.cluster.cli.main", *arguments, "--until-stdin-closes"]
+    return [sys.executable, "-P", "-m", "twinlog.cluster.cli.program", *arguments, "--until-stdin-closes"]
 
 
 def tied(*command: str) -> list[str]:

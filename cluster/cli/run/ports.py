@@ -27,7 +27,7 @@ def _is_free(host: str, port: int) -> bool:
 
 
 MORE_MAX = 10
-_MAIN = "twinlog.cluster.cli.main"
+_MAIN = "twinlog.cluster.cli.program"
 
 
 def in_use(busy: Sequence[Port]) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import struct
 import time
 from contextlib import asynccontextmanager
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import trio
 import trio.lowlevel
@@ -177,7 +177,19 @@ async def serving(**config):
             stream.socket.close()
 
 
+class ReadQuickly(NamedTuple):
+    """A request that was read without the dispatcher's decode()."""
+
+    command: RemotingCommand
+
+
+def quick_reader(_connection):
+    """Reads requests whose body begins with a q."""
+    return lambda frame: ReadQuickly(decode(frame)) if bytes(decode(frame).body[:1]) == b"q" else None
+
+
 def take_batch(here, connection, commands):
+    commands = [each.command if isinstance(each, ReadQuickly) else each for each in commands]
     if any(command.body == b"explode" for command in commands):
         raise ValueError("a bad batch")
     here.batches.append([bytes(command.body) for command in commands])

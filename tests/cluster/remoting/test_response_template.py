@@ -8,7 +8,8 @@ from twinlog.cluster.remoting.errors import RemotingProtocolError
 from twinlog.cluster.remoting.request import Reply, Request
 from twinlog.cluster.remoting.response_template import ResponseTemplate, TemplateReply
 
-NAMES = ("minOffset", "msgId")
+NAMES = {"minOffset": "%d", "msgId": "7F00000100002A9F%016X"}
+TEXTS = {"minOffset": "%d", "msgId": "%b"}
 
 
 @pytest.mark.parametrize("serialize_type", [0, ROCKETMQ])
@@ -17,13 +18,13 @@ NAMES = ("minOffset", "msgId")
 def test_it_is_what_encoding_makes(serialize_type, remark, opaque):
     constants = {"region": '50 % "x"', "TRACE_ON": "true"}
     request = RemotingCommand(11, opaque, serialize_type=serialize_type)
-    template = ResponseTemplate(3, remark, NAMES, constants)
-    values = (2**63 - 1, f"7F00000100002A9F{5:016X}")
-    ext = {"minOffset": str(values[0]), "msgId": values[1], **constants}
+    ext = {"minOffset": str(2**63 - 1), "msgId": "7F00000100002A9F0000000000ABCDEF", **constants}
     response = RemotingCommand.response_to(request, 3, remark=remark, ext=ext)
-    for body_size in (0, 1_000):
-        assert template.head(request, values, body_size) == encode_header(response, body_size)
-    assert template.ext(values) == ext
+    for names, place in ((NAMES, 0xABCDEF), (TEXTS, ext["msgId"].encode())):
+        template = ResponseTemplate(3, remark, names, constants)
+        for body_size in (0, 1_000):
+            assert template.head(request, (2**63 - 1, place), body_size) == encode_header(response, body_size)
+        assert template.ext((2**63 - 1, place)) == ext
 
 
 @pytest.mark.parametrize("serialize_type", [0, ROCKETMQ])
@@ -35,7 +36,8 @@ def test_a_body_that_no_peer_takes_is_refused(serialize_type):
 
 
 def test_a_reply_by_template_is_sent_like_any_other():
-    template, connection = ResponseTemplate(0, "FOUND", NAMES), FakeConnection()
+    names = dict.fromkeys(NAMES, "%d")
+    template, connection = ResponseTemplate(0, "FOUND", names), FakeConnection()
     reply = TemplateReply(template, (5, 6), [memoryview(b"ab"), memoryview(b"cd")], 4)
     plain = Reply(0, "FOUND", template.ext((5, 6)), [b"ab", b"cd"])
     request = RemotingCommand(11, 77)
@@ -47,5 +49,5 @@ def test_a_reply_by_template_is_sent_like_any_other():
 
 def test_nobody_answers_a_oneway_request():
     connection = FakeConnection()
-    Request(connection, RemotingCommand(11, 1, flag=2)).reply(TemplateReply(ResponseTemplate(0, None, ()), ()))
+    Request(connection, RemotingCommand(11, 1, flag=2)).reply(TemplateReply(ResponseTemplate(0, None, {}), ()))
     assert not connection.sent

@@ -15,7 +15,19 @@ import trio.lowlevel
 import trio.testing
 from structlog.testing import capture_logs
 
-from tests.cluster.remoting.serving import BATCH, ECHO, FAIL, FILL, HOLD, UNKNOWN, WAIT, Owner, frame, serving
+from tests.cluster.remoting.serving import (
+    BATCH,
+    ECHO,
+    FAIL,
+    FILL,
+    HOLD,
+    UNKNOWN,
+    WAIT,
+    Owner,
+    frame,
+    quick_reader,
+    serving,
+)
 from twinlog.cluster.remoting import server
 from twinlog.cluster.remoting.command import (
     FRAME_SIZE_MAX,
@@ -195,6 +207,34 @@ async def test_a_batch_handler_that_fails_answers_each():
         assert {(answer.code, answer.remark) for answer in answers} <= {(1, "ValueError: a bad batch"), (0, None)}
         assert len(logs) == 1
         assert (await client.ask(ECHO, text="y")).code == 0
+
+
+async def test_frames_that_are_read_quickly_keep_their_place():
+    async with serving() as here:
+        here.server.dispatcher.quick = quick_reader
+        client = await here.connect()
+        bodies = [b"q1", b"slow", b"q2", b"q3", b"slow too", b"explode", b"q4"]
+        await client.send(b"".join(client.request(BATCH, body=body) for body in bodies[:5]))
+        assert {(await client.receive()).code for _ in bodies[:5]} == {0}
+        with capture_logs() as logs:
+            await client.send(b"".join(client.request(BATCH, body=body) for body in bodies[5:]))
+            answers = [await client.receive() for _ in bodies[5:]]
+        assert (answers[0].opaque, answers[0].code) == (6, 1)
+        assert (answers[1].opaque, len(logs)) == (7, 1)
+        assert sum(here.batches, start=[])[:5] == bodies[:5]  # noqa: RUF017
+
+
+@pytest.mark.parametrize(("codes", "is_quick"), [(None, False), ({BATCH}, False), ({ECHO}, True)])
+async def test_nothing_that_a_check_wants_to_see_is_read_quickly(codes, is_quick):
+    async with serving() as here:
+        dispatcher = here.server.dispatcher
+        dispatcher.check, dispatcher.check_codes = (
+            lambda request: Reply(16, "no") if request.body == b"q" else None,
+            codes,
+        )
+        dispatcher.quick = quick_reader
+        answer = await (await here.connect()).ask(BATCH, body=b"q")
+        assert (answer.code, here.batches) == ((0, [[b"q"]]) if is_quick else (16, []))
 
 
 @pytest.mark.parametrize("step", [1, 3, 7, 100])
