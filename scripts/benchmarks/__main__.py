@@ -681,7 +681,8 @@ def what_growth_costs(
         "first_warm_up_s": first_warm_up,
         "warm_up_s": warm_up,
     }
-    record("growth", setup, bench.rows(), growth.line, out)
+    name = f"growth-{part[0]}" if part == ("queues",) else "growth"  # That of queues has a page of its own, too.
+    record(name, setup, bench.rows(), growth.line, out)
 
 
 @main.command("table")

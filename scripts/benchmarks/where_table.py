@@ -51,7 +51,8 @@ COULD_GIVE_UP = {
     "loop": "The read loop calls plain functions, without a switch of tasks; what is left is going back to trio when nothing "
     "came for a millisecond, or much came. Timers that do not wake the loop while it is busy.",
     "receive": "Little beside the system call itself, which *C, answers* has, too.",
-    "decode": "What fastjson's text needs; much less with RocketMQ's binary headers.",
+    "decode": "A header that repeats is matched by a template; others need what fastjson's text needs, less with RocketMQ's "
+    "binary headers.",
     "processor": "For many messages of one topic, what does not differ between them. Compiled as it is (Cython), nothing.",
     "verify": "The CRC stays; the loop round it takes many records in columns when much arrives.",
     "append": "The system call stays; the encoding of the record, as far as records of one batch are alike.",
