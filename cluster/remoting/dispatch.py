@@ -26,6 +26,10 @@ OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 SLICE_SECONDS = 0.01  # Then other tasks run: an event loop that is blocked for long costs a master its lease.
 
 
+def _set_of(codes: Iterable[int]) -> frozenset[int]:
+    return frozenset(codes)
+
+
 @define(eq=False)
 class Dispatcher:
     """Hands the requests of one port to their handlers. `run` carries the handlers that are asynchronous.
@@ -40,7 +44,7 @@ class Dispatcher:
     table: Mapping[int, Handler]
     config: ServerConfig = field(factory=ServerConfig)
     batch: BatchHandler | None = None
-    batch_codes: Collection[int] = ()
+    batch_codes: frozenset[int] = field(default=frozenset(), converter=_set_of)
     before_batch: Callable[[], None] = lambda: None
     after_batch: Callable[[], None] = lambda: None
     quick: Callable[[Connection], QuickReader | None] = lambda _: None
@@ -64,7 +68,7 @@ class Dispatcher:
         connection.cork()
         batch: list[Any] = []
         check, check_codes, batch_codes = self.check, self.check_codes, self.batch_codes
-        is_checked = check is not None and (check_codes is None or any(code in check_codes for code in batch_codes))
+        is_checked = check is not None and (check_codes is None or not batch_codes.isdisjoint(check_codes))
         quick = None if is_checked else self.quick(connection)
         left, slice_ends = iter(frames), 0.0
         try:
