@@ -5,7 +5,7 @@ differ. A template is such a header with gaps for these:
 
     {"code":310,"extFields":{"a":"my-group","b":"orders", ... "e":"_","g":"_","i":"UNIQ_KEY\\u0001_"},"opaque":_, ...}
 
-A frame that fits the template of its connection is read in less than half of the time that decode() and SendRequests.read_plain()
+A frame that fits a template of its connection is read in less than half of the time that decode() and SendRequests.read_plain()
 take, with the same result. Every other frame is left to these two.
 """
 
@@ -33,7 +33,11 @@ from twinlog.store.record.properties import (
 )
 
 LEARN_AFTER = 16  # Frames of a connection that did not fit: then the next one is looked at. Twice as many each time.
-TEMPLATES_MAX, TAGS_MAX = 256, 256  # Of a broker; of a template.
+CONNECTION_TEMPLATES_MAX, TEMPLATES_MAX, TAGS_MAX = (
+    4,
+    256,
+    256,
+)  # Templates of a connection, of a broker; tags of a template.
 VALUES_MAX, HEADER_SIZE_MAX = (
     16,
     4096,
@@ -128,9 +132,9 @@ class SendTemplate:
 
 @define(eq=False)
 class _Progress:
-    """What is known of a connection's frames."""
+    """What is known of a connection's frames. The template that fitted last is the first."""
 
-    template: SendTemplate | None = None
+    templates: list[SendTemplate] = field(factory=list)
     misses: int = 0
     patience: int = LEARN_AFTER
 
@@ -158,18 +162,24 @@ class SendTemplates:
         progress = self._of.get(connection)
         if progress is None:
             progress = self._of[connection] = _Progress()
-        template = progress.template
-        if template is not None and requests.topics.table.get(template.topic.name) is not template.topic:
-            template = progress.template = None  # The topic was changed or deleted.
+        templates, topics = progress.templates, requests.topics.table
+        for template in templates:
+            if topics.get(template.topic.name) is not template.topic:  # It was changed or deleted.
+                templates[:] = [each for each in templates if topics.get(each.topic.name) is each.topic]
+                break
 
         def read(frame: Frame) -> Send | None:
-            nonlocal template
-            if template is not None and (send := template.read(connection, frame)) is not None:
-                return send
+            for template in templates:
+                if (send := template.read(connection, frame)) is not None:
+                    if template is not templates[0]:
+                        templates.remove(template)
+                        templates.insert(0, template)
+                    return send
             progress.misses += 1
             if progress.misses >= progress.patience:
                 progress.misses, progress.patience = 0, 2 * progress.patience
-                template = progress.template = self._template_of(connection, frame)
+                if (learnt := self._template_of(connection, frame)) is not None:
+                    templates[:] = [learnt, *templates[: CONNECTION_TEMPLATES_MAX - 1]]
             return None
 
         return read

@@ -270,17 +270,29 @@ def test_a_template_ends_with_its_topic_as_it_was(producer, parts):
         parts.topics.table["T1"] = before
 
 
-def test_a_connection_that_changes_its_template_is_looked_at_less_and_less(producer):
+def test_a_connection_has_several_templates_and_learns_less_and_less(producer):
+    """Of a producer with some topics all fit; frames that never do cost little, and keep none from being read."""
     wire = Wire()
     read = producer.processor.templates.reader(wire)
-    one, other = (frame_of(producer.command(topic, properties=PROPERTIES)) for topic in ("T1", "TopicA"))
-    seen = []
-    for frame in [one, other] * 5:
-        count = 1
-        while read(frame) is None:
-            count += 1
-        seen.append(count - 1)
-    assert seen == [templates.LEARN_AFTER << number for number in range(10)]
+    known = [frame_of(producer.command(topic, properties=PROPERTIES)) for topic in ("T1", "TopicA", "TopicB", "TopicC")]
+    for number, frame in enumerate(known):
+        assert [read(frame) for _ in range(templates.LEARN_AFTER << number)] == [None] * (
+            templates.LEARN_AFTER << number
+        )
+        assert read(frame) is not None
+    other = frame_of(producer.command(properties=PROPERTIES, m="true"))
+    assert {read(other) for _ in range(1000)} == {None}
+    for frame in [*known, *reversed(known), *known]:
+        assert_same(producer, wire, frame, read(frame))
+    fifth = frame_of(producer.command("TopicAuto", properties=PROPERTIES))
+    while read(fifth) is None:
+        pass
+    assert [read(frame) is None for frame in known] == [
+        True,
+        False,
+        False,
+        False,
+    ]  # The one that was used last the longest ago.
 
 
 def test_no_template_is_used_while_the_gate_is_closed(producer, parts, monkeypatch):
