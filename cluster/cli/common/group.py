@@ -73,7 +73,7 @@ def _load(place: str) -> click.Command:
     hides_rich = "rich" not in sys.modules
     if hides_rich:
         sys.modules["rich"] = None  # type: ignore[assignment]  # Makes `import rich` an ImportError.
-    gc.disable()  # Imports leave no garbage: looking for it takes a fifth of a broker's start.
+    gc.disable()  # Imports leave little garbage: looking for it takes a fifth of a broker's start.
     try:
         with kept_classes():
             command: click.Command = getattr(import_module(f"twinlog.cluster.cli.{path}"), attribute)
