@@ -41,26 +41,36 @@ def served(broker, topic, tmp_path):
 def test_stopped_under_load_it_loses_nothing(served, broker, topic, tmp_path):
     """Whatever a request was told to be sent is stored; what its consumer has handled is committed, and the rest comes later."""
     process, url = served
+    handled = tmp_path / "done"
     sent: list[str] = []
+    told: list[int] = []
 
-    def post(_thread: int) -> None:
+    def post(thread: int) -> None:
         with httpx.Client(base_url=url, timeout=20) as http:
-            for number in range(1000):
+            for number in range(5000):
                 try:
                     answer = http.post("/messages", content=b"%d" % number)
                 except httpx.TransportError:  # It has ended.
                     return
                 assert answer.status_code == 200, answer.text
                 sent.append(answer.json()["id"])
-                if number == 40:
+                if (
+                    thread == 0
+                    and number >= 40
+                    and not told
+                    and handled.exists()
+                    and len(handled.read_text().split()) > 20
+                ):
+                    told.append(number)
                     os.kill(process.pid, signal.SIGTERM)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(post, range(8)))
     process.wait_until(lambda: process.printed("INFO:     Finished server process"), "its end", timeout_s=15)
     assert "Traceback" not in process.log.read_text()
+    assert told
     assert len(sent) >= 40
-    done = set((tmp_path / "done").read_text().split())
+    done = set(handled.read_text().split())
 
     async def the_rest() -> tuple[set[str], set[str]]:
         async with Client(broker.namesrv, sign=make_signer(ACCOUNT)) as client:
