@@ -624,6 +624,9 @@ def test_the_page_of_growth_shows_each_part() -> None:
     assert "| bodies of 1 bytes, 8 slaves | 22,727/s, 0.0 MB/s |  |" in shown
     assert "| 8 | 8 | 400,000 | 0.6 | 0.6 |" in shown
     assert "RocketMQ: 21.0 us, and 0.0 us for each slave (the furthest point is 0 % from that line)" in shown
+    alone = growth_table.page(report | {"results": [each for each in rows if each["part"] == "queues"]}, "raw.json")
+    assert alone.startswith("# Growth: what a message costs with more queues, in more rounds\n")
+    assert alone.count("## ") == 1
 
 
 def test_a_log_of_blanks_is_a_log(tmp_path: Path) -> None:

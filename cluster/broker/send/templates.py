@@ -27,21 +27,14 @@ from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.record.properties import (
     NAME_VALUE_SEPARATOR,
     PROPERTY_SEPARATOR,
-    TAGS,
     WAIT,
-    tags_code,
 )
+from twinlog.store.record.scan import stored_tags_code
 
 LEARN_AFTER = 16  # Frames of a connection that did not fit: then the next one is looked at. Twice as many each time.
-CONNECTION_TEMPLATES_MAX, TEMPLATES_MAX, TAGS_MAX = (
-    4,
-    256,
-    256,
-)  # Templates of a connection, of a broker; tags of a template.
-VALUES_MAX, HEADER_SIZE_MAX = (
-    16,
-    4096,
-)  # A template has so many properties at most, and comes from a header of so many bytes.
+CONNECTION_TEMPLATES_MAX, TEMPLATES_MAX = 4, 256  # Of a connection, of a broker.
+# A template has so many properties at most, and comes from a header of so many bytes.
+VALUES_MAX, HEADER_SIZE_MAX = 16, 4096
 _WORD = Struct(">I")
 _HEADER_AT = _WORD.size
 # Gaps: what the careful way takes for them, or less. A value is not empty, and has no escapes.
@@ -59,7 +52,6 @@ class _Properties:
     pattern: bytes
     stored: bytes
     values: int
-    tags_at: int  # Among the values; -1: it has no tags.
 
 
 @frozen
@@ -82,7 +74,6 @@ class SendTemplate:
     _properties: _Properties
     _first: Send  # The one that it was made of.
     _match: "Callable[[Frame, int], re.Match[bytes] | None]" = field(init=False)
-    _codes: dict[bytes, int] = field(factory=dict, init=False)  # By the text of tags.
 
     def __attrs_post_init__(self) -> None:
         self._match = re.compile(self._layout.pattern).match
@@ -99,7 +90,6 @@ class SendTemplate:
         raw = properties.stored % values
         if not (raw.isascii() or _is_utf8(raw)):
             return None
-        code = self._code(values[properties.tags_at]) if properties.tags_at >= 0 else 0
         first, wait = self._first.message, self._first.wait
         message = (
             first.topic,
@@ -113,7 +103,7 @@ class SendTemplate:
             first.store_host,
             0,
             0,
-            code,
+            stored_tags_code(raw, 0, len(raw)),
         )
         like = self._first.command
         opaque = int(groups[layout.opaque])
@@ -121,18 +111,10 @@ class SendTemplate:
         send: Send = _new_tuple(Send, (command, _new_tuple(PutMessage, message), queue_id, wait))
         return send
 
-    def _code(self, tags: bytes) -> int:
-        code = self._codes.get(tags)
-        if code is None:
-            code = tags_code(tags.decode())
-            if len(self._codes) < TAGS_MAX:
-                self._codes[tags] = code
-        return code
-
 
 @define(eq=False)
 class _Progress:
-    """What is known of a connection's frames. The template that fitted last is the first."""
+    """The templates of a connection, the one that fitted last first, and its frames that fitted none."""
 
     templates: list[SendTemplate] = field(factory=list)
     misses: int = 0
@@ -240,7 +222,6 @@ def _properties_of(text: str, rewriting: SendProperties) -> _Properties | None:
         between.join(parts) + between * (len(text) - len(bare)),
         _MARKS.sub(b"%b", stored.replace(b"%", b"%%")),
         len(gaps),
-        gaps.index(TAGS) if TAGS in gaps else -1,
     )
 
 

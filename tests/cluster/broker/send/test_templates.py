@@ -40,12 +40,12 @@ def frame_of(command):
 
 
 def carefully(producer, wire, frame):
-    """What decode() and read_plain() make of it."""
+    """The send that decode() and read_plain() make of a frame."""
     return producer.processor.requests.read_plain(wire, decode(frame))
 
 
 def learnt(producer, frame, wire=None):
-    """What reads frames once this one was seen often enough, or nothing when it is no plain send."""
+    """A connection, and the reader of its frames, which has seen this one often enough."""
     found = producer.processor.templates
     wire = wire or Wire()
     read = found.reader(wire)
