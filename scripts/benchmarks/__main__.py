@@ -460,7 +460,10 @@ def spark_clients(
     resume: Path | None,
     out: Path | None,
 ) -> None:
-    """Measure Spark as a client of a running broker, and what producers notice of it. Needs 35 GiB for the backlog."""
+    """Measure Spark as a client of a running broker.
+
+    With --part backlog alone: what producers notice of it, a page of its own. Needs 35 GiB.
+    """
     if quick:
         mib, messages, seconds, warm_up, rounds = 8, 200_000, 2, 2, 1
     cold = spark.ColdReading(
@@ -481,17 +484,20 @@ def spark_clients(
     setup |= {"seconds": seconds, "warm_up_s": warm_up, "spark": version("pyspark"), "master": spark.MASTER}
     setup |= {"backlog_body_bytes": cold.body_bytes, "backlog_record_bytes": cold.log.record_bytes}
     setup |= {"backlog_master": spark.MASTER_OF_BACKLOG}
-    report = read_begun(resume, "spark") if resume else new_report("spark", setup)
+    if "backlog" in part and len(part) > 1:
+        raise click.UsageError("the backlog has a page of its own: measure --part backlog alone")
+    name = "spark-backlog" if part == ("backlog",) else "spark"
+    report = read_begun(resume, name) if resume else new_report(name, setup)
     bench = spark.SparkBench(
         rounds=rounds,
         mib=mib,
         bodies=bodies,
-        parts=part or spark.PARTS,
+        parts=part or spark.CLIENT_PARTS,
         kinds=only or spark.KINDS,
         cold=cold,
         done=list(report["results"]),
     )
-    record("spark", setup, bench.rows(), spark_table.line, resume or out, report)
+    record(name, setup, bench.rows(), spark_table.line, resume or out, report)
 
 
 @main.command("audit-ledger")

@@ -7,6 +7,7 @@ from typing import Any
 from attrs import field, frozen
 
 from scripts.benchmarks.report import Row, table_line
+from scripts.benchmarks.spark_table import rate_of_core
 
 Reports = Mapping[str, dict[str, Any]]  # By benchmark: the newest one.
 Value = Callable[[Row], float]
@@ -35,6 +36,7 @@ class Goal:
     limit: float
     is_least: bool = True  # The limit is the least that will do; else the most.
     of_theirs: bool = True
+    unit: str = "s"  # Of a limit that is no multiple.
     keys: tuple[str, ...] = field(default=("system",))  # Of a row: all of them name the system.
 
     def line(self, report: dict[str, Any]) -> list[str]:
@@ -49,7 +51,7 @@ class Goal:
             format(ours, self.form),
             format(theirs, self.form) if self.of_theirs and theirs is not None else "",
             f"{compared:.2f}" if self.of_theirs else "",
-            limit if self.of_theirs else f"{limit} s",
+            limit if self.of_theirs else f"{limit} {self.unit}",
             "reached" if reached else "not reached",
         ]
 
@@ -81,6 +83,10 @@ def _held_mb(row: Row) -> float:
 
 def _slave_cpu(row: Row) -> float:
     return float(row["cpu_seconds"]["slave"] / (row["bytes"] / 1e9))
+
+
+def _rate_of_task(row: Row) -> float:
+    return float(row["bytes"] / row["seconds"] / row["processes"] / 1e9)
 
 
 def _produce(role: str, threads: int, limit: float) -> Goal:
@@ -127,6 +133,18 @@ def _of_a_gib(work: str, measure: str, limit: float) -> Goal:
     return Goal(f"{work}, CPU s a GiB", "store", where, value, ".2f", limit, is_least=False, of_theirs=False)
 
 
+def _spark(what: str, measure: str, body: int, limit: float, *, cold: bool | None = None) -> Goal:
+    where = {"measure": measure, "body": body, "kind": "spark"} | ({} if cold is None else {"cold": cold})
+    work = f"Spark {what}, {body:,} bytes a message, MB/s a core"
+    return Goal(work, "spark", where, rate_of_core, ",.0f", limit, of_theirs=False, unit="MB/s", keys=())
+
+
+def _audit(what: str, measure: str, processes: int, limit: float) -> Goal:
+    where = {"measure": measure, "processes": processes}
+    work = f"an audit of all, {what}, {processes} task{'s' * (processes > 1)} at once, GB/s a task"
+    return Goal(work, "audit", where, _rate_of_task, ".2f", limit, of_theirs=False, unit="GB/s", keys=())
+
+
 GOALS: tuple[Goal, ...] = (
     _produce("SYNC_MASTER", 64, 1.5),
     _produce("SYNC_MASTER", 1, 1.1),
@@ -149,6 +167,14 @@ GOALS: tuple[Goal, ...] = (
     _of_a_gib("`twinlog log verify`", "verify", 2.4),
     Goal("start of a broker, s", "idle", {}, _key("start_seconds"), ".2f", 0.35, is_least=False, of_theirs=False),
     Goal("`twinlog list`, s", "idle", {}, _key("list_seconds"), ".2f", 0.2, is_least=False, of_theirs=False),
+    _spark("reads a topic from memory", "source", 1024, 100, cold=False),
+    _spark("reads a topic from memory", "source", 16384, 200, cold=False),
+    _spark("reads a topic from the disk", "source", 1024, 100, cold=True),
+    _spark("reads a topic from the disk", "source", 16384, 200, cold=True),
+    _spark("writes into a topic", "sink", 1024, 100),
+    _spark("writes into a topic", "sink", 16384, 200),
+    *(_audit("equal replicas scanned once", "audit", count, 1) for count in (1, 2)),
+    *(_audit("each log scanned for itself", "audit, each log alone", count, 0.6) for count in (1, 2)),
 )
 
 

@@ -31,7 +31,8 @@ from tests.support.process_group.member import BrokerProcess
 from tests.support.process_group.ports import HOST
 from tests.support.waiting import wait_for
 
-PARTS = ("start-up", "source", "sink", "backlog")
+CLIENT_PARTS = ("start-up", "source", "sink")
+PARTS = (*CLIENT_PARTS, "backlog")
 KINDS = ("spark", "python", "java")
 SYSTEMS = ("twinlog", "rocketmq")
 READ_FROM = ("master", "slave")

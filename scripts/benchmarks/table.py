@@ -184,6 +184,7 @@ PAGES = {
     "http": http_table.page,
     "acks": ack_table.page,
     "spark": spark_table.page,
+    "spark-backlog": spark_table.backlog_page,
     "containers": containers_table.page,
     "where": where_table.page,
     "growth": growth_table.page,
