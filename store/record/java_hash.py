@@ -14,7 +14,7 @@ from twinlog.store.record.properties import java_hash
 
 _MASK = 0xFFFFFFFF
 _KEYS_MAX = 128  # At once.
-_WIDTHS = (32, 64)  # Bytes of padded keys; longer ones are rare.
+_WIDTHS = (16, 32, 64)  # Bytes of padded keys; longer ones are rare.
 _WIDTH_MAX = _WIDTHS[-1]
 UNIQUE_PART = 16  # Characters at the end of a UNIQ_KEY that differ among the messages of one client.
 
@@ -96,4 +96,4 @@ def _fold(width: int) -> Callable[[bytes], list[int]]:
 
 
 _FOLDS = tuple((width, _fold(width)) for width in _WIDTHS)
-_UNIQUE_FOLD = _fold(UNIQUE_PART)
+_UNIQUE_FOLD = dict(_FOLDS)[UNIQUE_PART]

@@ -5,7 +5,7 @@ do not count. Sources: IndexService.buildIndex, MessageDecoder; RocketMQ 4.9.8.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from twinlog.store.record.java_hash import (
     UNIQUE_PART,
@@ -26,6 +26,7 @@ _TOGETHER_MIN = 4  # So few are quicker one by one.
 _ENDS = {b"\x02", b""}  # The bytes behind a value.
 _WORD, _SIGN = 1 << 32, 1 << 31
 _prefixes: dict[str, tuple[int, int]] = {}
+_T = TypeVar("_T")
 
 
 class Keyed(NamedTuple):
@@ -63,7 +64,10 @@ def _keys_by_parsing(properties: bytes) -> list[bytes]:
 
 def keys_of(entries: Sequence[DispatchEntry]) -> Keyed:
     """The keys of all these messages."""
-    together = _keys_of_one_kind(entries) if len(entries) >= _TOGETHER_MIN else None
+    together = None
+    if len(entries) >= _TOGETHER_MIN:
+        alike = _keys_of_one_kind if entries[0].properties.count(_ANY_KEY) == 1 else _keys_of_two_kinds
+        together = alike(entries)
     return together or _keys_one_by_one(entries)
 
 
@@ -105,6 +109,48 @@ def _keys_of_one_kind(entries: Sequence[DispatchEntry]) -> Keyed | None:
     else:
         sums = [shifted[head] + own for head, own in zip(heads, unique_part_hashes(tails), strict=True)]
     return Keyed(_absolute(sums), list(phy_offsets), list(timestamps))
+
+
+def _keys_of_two_kinds(entries: Sequence[DispatchEntry]) -> Keyed | None:
+    """The keys of messages of one topic that have a UNIQ_KEY and KEYS each, anywhere in their properties.
+
+    None where the messages differ, where they hold more than ASCII, and where a value has "KEY" in it.
+    """
+    topics, _, _, phy_offsets, _, _, timestamps, sys_flags, properties = zip(*entries, strict=True)
+    count, joined = len(entries), b"\x02".join((b"", *properties))
+    if (
+        joined.count(_ANY_KEY) != 2 * count
+        or joined.count(b"\x02" + _UNIQ_KEY) != count
+        or joined.count(b"\x02" + _KEYS) != count
+        or not joined.isascii()
+        or topics.count(topics[0]) != count
+        or any(sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK for sys_flag in set(sys_flags))
+    ):
+        return None
+    uniques = [raw.partition(_UNIQ_KEY)[2].partition(b"\x02")[0] for raw in properties]
+    keys = [raw.partition(_KEYS)[2].partition(b"\x02")[0] for raw in properties]
+    if b"" in uniques or b"" in keys:  # Then others have two of them.
+        return None
+    if any(b" " in key for key in keys):
+        each = [[unique, *filter(None, key.split(b" "))] for unique, key in zip(uniques, keys, strict=True)]
+        sizes = [len(own) for own in each]
+        texts = [text for own in each for text in own]
+        own_hashes = utf8_hashes(texts)
+        offsets = [offset for offset, size in zip(phy_offsets, sizes, strict=True) for _ in range(size)]
+        times = [time for time, size in zip(timestamps, sizes, strict=True) for _ in range(size)]
+    else:
+        texts = _by_turns(uniques, keys)
+        own_hashes = _by_turns(utf8_hashes(uniques), utf8_hashes(keys))
+        offsets, times = _by_turns(phy_offsets, phy_offsets), _by_turns(timestamps, timestamps)
+    prefix = (_prefixes.get(topics[0]) or _prefix(topics[0]))[0]
+    shifted = {length: prefix * power_of_31(length) for length in set(map(len, texts))}
+    sums = [shifted[len(text)] + own for text, own in zip(texts, own_hashes, strict=True)]
+    return Keyed(_absolute(sums), offsets, times)
+
+
+def _by_turns(first: Sequence[_T], second: Sequence[_T]) -> list[_T]:
+    """Of each its first item, then of each its second one, and so on."""
+    return [item for both in zip(first, second, strict=True) for item in both]
 
 
 def _is_head(head: bytes, lead: bytes, size: int) -> bool:

@@ -134,6 +134,60 @@ def test_keys_of_several_clients(size, makers):
     assert_like_alone(as_entries([usual(number, size, makers) for number in range(200)]))
 
 
+def with_keys(number, keys="order-{}", before=""):
+    return f"{before}KEYS\x01{keys.format(number * 7919)}\x02UNIQ_KEY\x01{number:032X}\x02WAIT\x01true"
+
+
+ODD_WITH_KEYS = [
+    "",
+    usual(1),
+    with_keys(1, "a b"),
+    with_keys(1, " "),
+    with_keys(1, ""),
+    with_keys(1, "é"),
+    with_keys(1, "myKEY"),
+    with_keys(1, "x" * 70),
+    with_keys(1, before="KEYS\x01a\x02"),
+    with_keys(1, before="xKEYS\x01a\x02"),
+    with_keys(1, before="x"),
+    with_keys(1).replace("UNIQ_KEY\x01", "UNIQ_KEY\x01\x02x\x01"),
+    with_keys(1).replace("UNIQ", "xUNIQ"),
+    with_keys(1).replace("UNIQ_KEY", "KEYS"),
+    with_keys(1).replace("KEYS", "UNIQ_KEY"),
+    "KEYS\x01a\x02KEYS\x01b",
+    "UNIQ_KEY\x01a\x02UNIQ_KEY\x01b",
+]
+
+
+@pytest.mark.parametrize("odd", [None, *ODD_WITH_KEYS])
+@pytest.mark.parametrize("at", [0, 1, 39])
+def test_keys_of_many_messages_with_keys_of_their_own(odd, at):
+    texts = [with_keys(number) for number in range(40)]
+    if odd is not None:
+        texts[at] = odd
+    assert_like_alone(as_entries(texts))
+
+
+def test_keys_of_messages_where_one_has_what_another_lacks():
+    texts = [with_keys(number) for number in range(40)]
+    texts[3], texts[4] = "KEYS\x01a\x02KEYS\x01b\x02UNIQ_KEY\x01c", "UNIQ_KEY\x01d"
+    texts[5], texts[6] = "UNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02KEYS\x01c", "KEYS\x01d"
+    assert_like_alone(as_entries(texts))
+
+
+@pytest.mark.parametrize("keys", ["a b", " a  b ", "a\tb c\n", "{} x", "{}" + "0" * 40, "{}" + "0" * 80])
+def test_several_keys_of_each_of_many_messages(keys):
+    assert_like_alone(as_entries([with_keys(number, keys) for number in range(200)]))
+
+
+@pytest.mark.parametrize("sys_flag", [0, 4, 8, 12])
+def test_messages_with_keys_in_a_transaction(sys_flag):
+    texts = [with_keys(number) for number in range(20)]
+    assert_like_alone(as_entries(texts, sys_flag=sys_flag))
+    mixed = [*as_entries(texts), *as_entries(texts, "U"), *as_entries(texts, sys_flag=sys_flag)]
+    assert_like_alone(mixed)
+
+
 def as_entries(texts, topic="T", sys_flag=0):
     return [DispatchEntry(topic, 0, 0, n, 1, 0, n + 1, sys_flag, text.encode()) for n, text in enumerate(texts)]
 
