@@ -107,12 +107,13 @@ class ConsumerData:
     subscriptions: tuple[Subscription, ...]
     broadcasting: bool = False
     start: str = "CONSUME_FROM_LAST_OFFSET"
+    consume_type: str = "CONSUME_PASSIVELY"
 
     def to_json(self) -> dict[str, Any]:
         """The group's entry in a heartbeat."""
         return {
             "consumeFromWhere": self.start,
-            "consumeType": "CONSUME_PASSIVELY",
+            "consumeType": self.consume_type,
             "groupName": self.group,
             "messageModel": "BROADCASTING" if self.broadcasting else "CLUSTERING",
             "subscriptionDataSet": [each.to_json() for each in self.subscriptions],

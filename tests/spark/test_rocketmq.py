@@ -18,9 +18,9 @@ from tests.cluster.remoting.certificates import Authority
 from tests.spark.reading import Row
 from tests.spark.running import TopicQuery, topic_rows, write_rows
 from tests.support.clients.java_client import JavaClient, Producer, Sent, body
-from tests.support.clients.java_reader import TransactionProducer
+from tests.support.clients.java_reader import Tool, TransactionProducer
 from tests.support.clients.remoting import create_topic, request, runtime_info
-from tests.support.process_group import jars, rocketmq
+from tests.support.process_group import jars, rocketmq, twinlog
 from tests.support.process_group.member import TEST_SETTINGS
 from tests.support.waiting import at_once, wait_for
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
@@ -231,6 +231,52 @@ def test_progress_is_told_to_the_brokers(cluster: Cluster) -> None:
         return sum(int(answer.get("extFields", {}).get("offset", 0)) for answer in answers if answer["code"] == 0)
 
     wait_for(lambda: told() == 40, "the brokers know the progress")
+
+
+def test_mqadmin_shows_the_progress_of_a_query(cluster: Cluster, tmp_path: Path) -> None:
+    """That of 4.9.7 on both releases, and on ours; that of 5.3.3, which asks more of brokers, on its own release and on ours."""
+    on_both, on_five = cluster.topic("Shown"), "ShownOn5"
+    create_topic(cluster.five.address, on_five, queues=QUEUES)
+    with ExitStack() as stack:
+        ours = stack.enter_context(twinlog.NameServer(tmp_path / "namesrv")).address
+        broker = stack.enter_context(twinlog.Broker(tmp_path / "broker", ours, settings=TEST_SETTINGS))
+        create_topic(broker.address, on_both, queues=QUEUES)
+        home = tmp_path / "java"
+        rocketmq.make_home(home)  # mqadmin of 4.9.7 does not run without its logback file.
+        java = stack.enter_context(JavaClient(home, jvm_options=(f"-Drocketmq.home.dir={home}",)))
+        four = Tool(java, cluster.namesrv)
+        five = Tool(cluster.java, cluster.namesrv)
+        for namesrv, topic, tools in (
+            (cluster.namesrv, on_both, [four]),
+            (cluster.namesrv, on_five, [five]),
+            (ours, on_both, [four, five]),
+        ):
+            cluster.java.producer(f"shown-{topic}-{namesrv.rpartition(':')[2]}", namesrv).send(topic, 40)
+            group = f"{topic}-of-spark"
+            options = {"nameServer": namesrv, "subscribe": topic, "startingOffsets": "earliest"}
+            query = TopicQuery({**options, "consumerGroup": group, "maxOffsetsPerTrigger": "30"})
+            assert len(query.batch()) == 30
+            for tool in tools:
+                _wait_shown(tool, namesrv, group, topic, read=30, lag=10)
+                assert group in _mqadmin(tool, namesrv, "consumerProgress")
+            assert len(query.everything()) == 10
+            for tool in tools:
+                _wait_shown(tool, namesrv, group, topic, read=40, lag=0)
+
+
+def _wait_shown(tool: Tool, namesrv: str, group: str, topic: str, *, read: int, lag: int) -> None:
+    """Until consumerProgress shows so many messages of the topic as read, and so many that are not."""
+
+    def is_shown() -> bool:
+        printed = _mqadmin(tool, namesrv, "consumerProgress", "-g", group)
+        rows = [line.split() for line in printed.splitlines() if line.startswith(f"{topic} ")]
+        return sum(int(row[4]) for row in rows) == read and f"Diff Total: {lag}\n" in printed
+
+    wait_for(is_shown, f"mqadmin shows the progress of {group}")
+
+
+def _mqadmin(tool: Tool, namesrv: str, *arguments: str) -> str:
+    return tool.run(arguments[0], "-n", namesrv, *arguments[1:])
 
 
 def _has_topic(broker: rocketmq.Broker, topic: str) -> bool:

@@ -27,6 +27,7 @@ from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.datasource import struct_of
 from twinlog.cluster.pipeline.tables.texts import warn
+from twinlog.cluster.pipeline.topics.committing import GroupProgress
 from twinlog.cluster.pipeline.topics.offsets import (
     Checkpoint,
     Ends,
@@ -148,7 +149,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._warned: dict[str, str] = {}
         self._short_since: dict[MessageQueue, float] = {}  # Queues that end before they were read up to.
         self._gone: frozenset[MessageQueue] = frozenset()
-        self._committed: Offsets = {}
+        self._progress = None if options.group is None else GroupProgress(options.group, warn)
 
     # ---- Asking
 
@@ -224,7 +225,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         survey = await self._look_for(begun, surveyor)
         self._tell_gone(begun, survey)
         # Spark asks for the next batch when the one before is done, and commits it only if there is a next one.
-        await self._commit(surveyor, survey, begun.queues)
+        if self._progress is not None:
+            await self._progress.commit(surveyor.api, survey.brokers, begun.queues)
         starts, new = dict(begun.queues), {}
         for queue, at in survey.queues.items():
             if queue not in starts:
@@ -336,31 +338,19 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def commit(self, end: Json) -> None:
         """Report progress as that of a consumer group, if one is named."""
-        if self.options.group is None:
+        progress = self._progress
+        if progress is None:
             return
         done = Checkpoint.from_json(end).queues
 
         async def commit(surveyor: Surveyor) -> None:
-            await self._commit(surveyor, self._survey or await self._look(surveyor), done)
+            survey = self._survey or await self._look(surveyor)
+            await progress.commit(surveyor.api, survey.brokers, done)
 
         try:
             ask(self.options, commit)
         except (RemotingError, ReadRefusedError) as error:
-            self._warn_of_group(str(error))
-
-    async def _commit(self, surveyor: Surveyor, survey: Survey, done: Offsets) -> None:
-        """The same for these offsets, as far as they are new. A failure is a warning: the checkpoint is the truth."""
-        changed = {queue: offset for queue, offset in done.items() if self._committed.get(queue) != offset}
-        if self.options.group is None or not changed:
-            return
-        problems = await surveyor.commit(survey.brokers, self.options.group, changed)
-        if problems:
-            self._warn_of_group(problems[0])
-        else:
-            self._committed |= changed
-
-    def _warn_of_group(self, why: str) -> None:
-        warn(f"progress of the group {self.options.group} is not committed, the next batch tries again: {why}")
+            progress.warn_of(str(error))
 
 
 class RocketMQSource(DataSource):

@@ -1,4 +1,4 @@
-"""Asks the cluster: which queues there are, where they begin and end, which message was stored when, how far a group is.
+"""Asks the cluster: which queues there are, where they begin and end, and which message was stored when.
 
 All requests go to masters, or to a slave where a broker has no master now. Of a twinlog broker a queue ends at what is confirmed,
 which no role change cuts; RocketMQ does not say what is confirmed, so there a queue ends at its last message.
@@ -15,6 +15,7 @@ from attrs import define, frozen
 from twinlog.cluster.client.api import ClientApi, PullStatus
 from twinlog.cluster.client.tasks import in_parallel
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
+from twinlog.cluster.pipeline.topics.committing import CLIENT_ID
 from twinlog.cluster.pipeline.topics.offsets import (
     EARLIEST,
     LATEST,
@@ -35,7 +36,6 @@ from twinlog.cluster.remoting.route import MASTER_ID, BrokerAddresses, MessageQu
 from twinlog.store.errors import StoreError
 from twinlog.store.record.message import decode_message
 
-CLIENT_ID = "spark"
 _CONFIRMED = "confirmed"  # Of option visibility: the broker itself shows no more.
 _SETTLE_TRIES, _SETTLE_SECONDS = 5, 0.01
 _TRIES, _PAUSE_SECONDS = 3, 0.5
@@ -289,26 +289,6 @@ class Surveyor:
             )
         except RequestError as error:
             raise refused(f"reading {text_of(queue)} from {address}", error) from error
-
-    # ---- Progress of a group
-
-    async def commit(self, brokers: Mapping[str, BrokerAddresses], group: str, offsets: Offsets) -> list[str]:
-        """Let the group be at these offsets; returns what failed."""
-        problems: list[str] = []
-
-        async def commit_at(queue: MessageQueue, offset: int) -> None:
-            broker = brokers.get(queue.broker_name)
-            address = broker.find(MASTER_ID) if broker is not None else None
-            if address is None:
-                problems.append(f"{text_of(queue)}: no member is registered")
-                return
-            try:
-                await self.api.commit_offset(address, queue, group, offset)
-            except RemotingError as error:
-                problems.append(f"{text_of(queue)}: {error}")
-
-        await in_parallel(partial(commit_at, queue, offset) for queue, offset in offsets.items())
-        return problems
 
 
 async def boundary(low: int, high: int, near: int, is_below: Callable[[int], Awaitable[bool]]) -> int:

@@ -8,7 +8,7 @@ from attrs import define, evolve, field
 from twinlog.cluster.client.api import PullResponse, PullStatus, QueueOffsets
 from twinlog.cluster.pipeline.topics.connection import Connection
 from twinlog.cluster.pipeline.topics.options import Chosen, Place, SourceOptions
-from twinlog.cluster.remoting.errors import RemotingConnectError
+from twinlog.cluster.remoting.errors import RemotingConnectError, RequestError
 from twinlog.cluster.remoting.member_status import MemberStatus
 from twinlog.cluster.remoting.route import BrokerAddresses, MessageQueue, QueueData, TopicRoute
 from twinlog.store.record.message import Message, body_crc, encode_message
@@ -25,11 +25,15 @@ def record(offset: int, body: bytes = b"body", **more: Any) -> bytes:
 
 @define(eq=False)
 class Member:
-    """Has messages `first` to `end`; `missing`: none of these are given. `errors`: raised first, the last one again and again."""
+    """Has messages `first` to `end`; `missing`: none of these are given, `filtered`: nor these with a filter.
+
+    `errors`: raised first, the last one again and again.
+    """
 
     first: int = 0
     end: int = 0
     missing: set[int] = field(factory=set)
+    filtered: set[int] = field(factory=set)
     errors: list[Exception] = field(factory=list)
     suggests: int = 0
     asked: list[int] = field(factory=list)
@@ -47,6 +51,10 @@ class FakeApi:
     most: int = 32
     namesrv: tuple[str, ...] = ("ns:1",)
     committed: dict[tuple[str, MessageQueue, str], int] = field(factory=dict)
+    consumers: list[str] = field(factory=list)  # Client ids of a group's members.
+    plain_pulls: int = 0  # Those without a filter.
+    beats: list[tuple[str, bytes]] = field(factory=list)
+    refusal: RequestError | None = None  # Of heartbeats.
 
     async def _member(self, address: str) -> Member:
         await trio.lowlevel.checkpoint()
@@ -58,10 +66,12 @@ class FakeApi:
         return member
 
     async def pull(
-        self, address: str, queue: MessageQueue, offset: int, *, count_max: int = 32, **_: Any
+        self, address: str, queue: MessageQueue, offset: int, *, count_max: int = 32, expression: str = "*", **_: Any
     ) -> PullResponse:
         member = await self._member(address)
         member.asked.append(offset)
+        missing = member.missing if expression == "*" else member.missing | member.filtered
+        self.plain_pulls += expression == "*"
         first, end, low = member.first, member.end, offset
         if offset < first or offset > end:
             return PullResponse(PullStatus.OFFSET_ILLEGAL, first if offset < first else end, first, end, 0, b"")
@@ -69,7 +79,7 @@ class FakeApi:
             return PullResponse(PullStatus.NO_NEW_MSG, offset, first, end, 0, b"")
         found = []
         while low < end and len(found) < min(count_max, self.most):
-            if low not in member.missing:
+            if low not in missing:
                 found.append(member.bytes_of(low))
             low += 1
         status = PullStatus.FOUND if found else PullStatus.NO_MATCHED_MSG
@@ -87,6 +97,16 @@ class FakeApi:
     async def commit_offset(self, address: str, queue: MessageQueue, group: str, offset: int) -> None:
         await self._member(address)
         self.committed[address, queue, group] = offset
+
+    async def consumer_ids(self, address: str, group: str) -> list[str]:
+        await self._member(address)
+        return self.consumers
+
+    async def heartbeat(self, address: str, body: bytes) -> None:
+        await self._member(address)
+        self.beats.append((address, body))
+        if self.refusal is not None:
+            raise self.refusal
 
     async def topic_stats(self, address: str, topic: str) -> dict[MessageQueue, QueueOffsets]:
         member = await self._member(address)

@@ -14,6 +14,7 @@ from tests.support.group.loopback import cluster as cluster
 from tests.support.group.loopback import open_cluster, until
 from twinlog.cluster.broker.security.config import AclConfig
 from twinlog.cluster.client.api import ClientApi
+from twinlog.cluster.mqadmin.groups import consumer_progress
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.remoting.command import RemotingCommand
 from twinlog.cluster.remoting.route import MessageQueue
@@ -235,6 +236,22 @@ async def test_progress_is_that_of_a_group_once_it_is_in_the_checkpoint(cluster)
     assert broker.tables.offsets.query("spark", "T1", 0) == 10
 
 
+async def test_mqadmin_shows_the_progress_of_a_group(cluster):
+    """From the first batch that is planned; the group is one without members."""
+    await filled(cluster, 10)
+    options = {"nameServer": cluster.namesrv, "subscribe": "T1", "startingOffsets": "earliest"}
+    query = Query({**options, "consumerGroup": "spark", "maxOffsetsPerTrigger": "7"})
+    await in_thread(query.restart)
+    assert await in_thread(query.plan)
+    await registered(cluster, "%RETRY%spark")
+    assert len(await in_thread(query.batch)) == 7
+    api = ClientApi(cluster.client, (cluster.namesrv,))
+    rows_shown = [line.split() for line in (await consumer_progress(api, "spark", show_clients=False)).splitlines()]
+    assert ["T1", "broker-a", "0", "10", "7", "3"] in [row[:6] for row in rows_shown]
+    (listed,) = (await consumer_progress(api, None, show_clients=False)).splitlines()[1:]
+    assert listed.split() == ["spark", "0", "OFFLINE", "0", "3"]
+
+
 async def test_a_stream_waits_for_a_broker_and_a_read_fails(cluster, capfd):
     """Other brokers are read meanwhile."""
     broker, _ = await filled(cluster, 5)
@@ -346,11 +363,11 @@ accounts:
 """
 
 
-async def test_rights_and_tls(cluster, tmp_path):
-    """Connections are TLS ones; an account needs SUB on the topic and on the group."""
+async def test_rights_and_tls(cluster, tmp_path, capfd):
+    """Connections are TLS ones; an account needs SUB on the topic and on the group, and no more for the group's progress."""
     (tmp_path / "home" / "conf").mkdir(parents=True)
     (tmp_path / "home" / "conf" / "plain_acl.yml").write_text(ACL)
-    await cluster.start("a", acl=AclConfig(enable=True, home=tmp_path / "home"))
+    broker, _ = await cluster.start("a", acl=AclConfig(enable=True, home=tmp_path / "home"))
     await send(cluster.namesrv, "T1", b"secret", sign=make_signer(Credentials("writer12", "12345678")))
     options = {
         "subscribe": "T1",
@@ -360,6 +377,10 @@ async def test_rights_and_tls(cluster, tmp_path):
         "tls": "true",
     }
     assert [row["value"] for row in await rows(cluster.namesrv, **options)] == [b"secret"]
+    query = Query({"nameServer": cluster.namesrv, "startingOffsets": "earliest"} | options)
+    assert len(await in_thread(query.available)) == 1
+    assert broker.tables.topics.select("%RETRY%spark")
+    assert capfd.readouterr().err.count("twinlog:") == 0
     for wrong in ({"accessKey": "nobody12"}, {"consumerGroup": "other"}, {"secretKey": "87654321"}):
         with pytest.raises(ReadRefusedError, match="Check options accessKey and secretKey"):
             await rows(cluster.namesrv, **options | wrong)

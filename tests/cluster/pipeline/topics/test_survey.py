@@ -109,13 +109,3 @@ async def test_a_time_is_the_first_message_at_or_after_it(autojump_clock, time_m
     times = {offset: 5_010 + ((offset - 10) // 3 if offset < 25 else offset // 3) for offset in range(10, 90)}
     expected = next((offset for offset, at in times.items() if at >= time_ms), 90)
     assert await place_of(api, option="startingTimestamp", otherwise=time_ms, is_time=True) == expected
-
-
-async def test_progress_goes_to_the_master(autojump_clock):
-    api = FakeApi({MASTER: Member(0, 7)})
-    surveyor = Surveyor(api, options())
-    survey = await surveyor.survey()
-    assert await surveyor.commit(survey.brokers, "G", {QUEUE: 5}) == []
-    assert api.committed == {(MASTER, QUEUE, "G"): 5}
-    (problem,) = await surveyor.commit({}, "G", {QUEUE: 6})
-    assert "no member is registered" in problem
