@@ -387,6 +387,8 @@ def test_a_restart_and_retention_in_the_middle_of_a_stream(cluster: Cluster) -> 
     assert 0 < len(kept) < len(unread)
     with pytest.raises(ReadRefusedError, match=r"gone.*failOnDataLoss=false"):
         query.batch()
+    with pytest.raises(ReadRefusedError, match="are gone"):
+        query.again(tags="rare").batch()
     check(query.again(failOnDataLoss="false").everything(), kept, size=1000)
 
 

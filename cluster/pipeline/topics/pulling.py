@@ -7,6 +7,7 @@ Nothing is handed over twice, and nothing is left out without a word:
 | the answer | means | is |
 | --- | --- | --- |
 | records with gaps, or none, with a filter | filtered messages | no loss |
+| the same, and a pull without the filter does not give the range's first message | as without a filter | as without |
 | the queue begins behind the offset | retention removed messages | loss |
 | a gap behind the queue's first message, RocketMQ | retention removed them, and the queue's start is not corrected yet | loss |
 | the same, twinlog | blanks of a queue that was repaired, or damaged records | a warning |
@@ -17,6 +18,7 @@ Where a member does not answer another one is asked, and those that name servers
 
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from math import inf
 from typing import TypeVar
 
@@ -176,10 +178,11 @@ class RangePuller:
     async def _fill(self, strip: _Strip) -> None:
         """Pull a strip. What decides loss is the master's word, if there is one: a slave may lag, or keep less."""
         at, wants_master, stuck_since = strip.start, False, inf
+        is_checked = not self.options.is_filtered or strip.start > self._range.start
         while at < strip.end:
             while self._held >= HELD_MAX and (self._is_taking or strip is not self._begun[0]):
                 await self._change()
-            answer, by_master = await self._pull(at, strip.end - at, wants_master)
+            (answer, plain), by_master = await self._pull(at, strip.end - at, wants_master, is_checked)
             end = min(answer.next_offset, strip.end)
             if answer.min_offset > at or end <= at:
                 stuck_since = min(stuck_since, trio.current_time())
@@ -197,8 +200,10 @@ class RangePuller:
                 continue
             found = self._records(answer, at, end)
             if not self.options.is_filtered:
-                for low, high in found.gaps(at, end):
-                    await self._gap(low, high)
+                await self._gaps(found, at, end)
+            elif plain is not None:
+                await self._check_start(plain, at)
+            is_checked = True
             if found.offsets:
                 strip.pieces.append(found)
                 self._held += len(found.data)
@@ -232,6 +237,24 @@ class RangePuller:
             raise cut(queue, self._range.end, answer.max_offset)
         self.warn(cut_text(queue, self._range.end, answer.max_offset))
 
+    async def _check_start(self, plain: PullResponse, at: int) -> None:
+        """Look for what retention removed at the start of the range: a filter hides it while the queue's start does not show it.
+
+        `plain`: answer without the filter. One message that is there is enough: behind it nothing is removed, gaps are filtered.
+        """
+        while True:
+            end = min(plain.next_offset, self._range.end)
+            found = self._records(plain, at, end)
+            await self._gaps(found, at, end)
+            if found.offsets or end <= at or end == self._range.end:
+                return
+            at = end
+            plain, _ = await self._asked(partial(self._pull_plain, at), True)
+
+    async def _gaps(self, found: Pulled, low: int, high: int) -> None:
+        for each in found.gaps(low, high):
+            await self._gap(*each)
+
     async def _gap(self, low: int, high: int) -> None:
         """Decide what a gap is that no filter explains."""
         queue = self._range.queue
@@ -251,9 +274,15 @@ class RangePuller:
 
     # ---- Asking, also again
 
-    async def _pull(self, at: int, count: int, wants_master: bool) -> tuple[PullResponse, bool]:
-        answer, by_master = await self._asked(
-            lambda address: self.api.pull(
+    async def _pull(
+        self, at: int, count: int, wants_master: bool, is_checked: bool
+    ) -> tuple[tuple[PullResponse, PullResponse | None], bool]:
+        """An answer, and by whom. Until the start is checked with the same member's answer without the filter, if that may tell
+        more.
+        """
+
+        async def ask(address: str) -> tuple[PullResponse, PullResponse | None]:
+            answer = await self.api.pull(
                 address,
                 self._range.queue,
                 at,
@@ -261,11 +290,19 @@ class RangePuller:
                 expression=self._filter.expression,
                 kind=self._filter.kind,
                 count_max=min(count, STRIP),
-            ),
-            wants_master,
-        )
-        self._broker_id = answer.suggested_broker_id
-        return answer, by_master
+            )
+            is_enough = is_checked or answer.min_offset > at or answer.next_offset <= at
+            if is_enough or self._records(answer, at, answer.next_offset).offsets[:1] == [at]:
+                return answer, None
+            return answer, await self._pull_plain(at, address)
+
+        answers, by_master = await self._asked(ask, wants_master)
+        self._broker_id = answers[0].suggested_broker_id
+        return answers, by_master
+
+    async def _pull_plain(self, at: int, address: str) -> PullResponse:
+        """One message, without the filter."""
+        return await self.api.pull(address, self._range.queue, at, group=self.options.reading_group, count_max=1)
 
     async def _asked(self, ask: Callable[[str], Awaitable[T]], wants_master: bool) -> tuple[T, bool]:
         """An answer, and whether the master gave it or there is none. Raises ReadRefusedError."""

@@ -102,9 +102,53 @@ async def test_a_gap_that_rocketmq_has_is_loss(autojump_clock):
     assert warnings
 
 
-async def test_gaps_of_a_filter_are_no_loss(autojump_clock):
-    api = FakeApi({MASTER: Member(0, 9000, missing={*range(9000)} - {*range(0, 9000, 70)})}, is_twinlog=False)
-    assert await pull(api, 3, 8990, wanted="a") == (list(range(70, 8990, 70)), [])
+EACH_70TH = {*range(9000)} - {*range(0, 9000, 70)}
+
+
+@pytest.mark.parametrize(("start", "pulls"), [(3, 1), (70, 0)])
+async def test_gaps_of_a_filter_are_no_loss(autojump_clock, start, pulls):
+    """Where the first message is left out, one pull looks whether it is there."""
+    api = FakeApi({MASTER: Member(0, 9000, filtered=EACH_70TH)}, is_twinlog=False)
+    assert await pull(api, start, 8990, wanted="a") == (list(range(70, 8990, 70)), [])
+    assert api.plain_pulls == pulls
+
+
+@pytest.mark.parametrize("removed", [1, 31, 500, 5000])
+async def test_what_retention_removed_is_found_under_a_filter(autojump_clock, removed):
+    """Where the queue's start does not show it yet, as on RocketMQ."""
+    api = FakeApi({MASTER: Member(0, 9000, missing=set(range(3, 3 + removed)), filtered=EACH_70TH)}, is_twinlog=False)
+    with pytest.raises(ReadRefusedError, match=r"messages 3 to \d+ are gone.*failOnDataLoss=false"):
+        await pull(api, 3, 8990, wanted="a")
+    found, warnings = await pull(api, 3, 8990, wanted="a", fail_on_data_loss=False)
+    assert found == [offset for offset in range(70, 8990, 70) if offset >= 3 + removed]
+    (warning,) = warnings
+    assert f"messages 3 to {2 + removed} are gone" in warning
+
+
+async def test_all_of_a_filtered_range_is_gone(autojump_clock):
+    api = FakeApi({MASTER: Member(0, 300, missing=set(range(250)), filtered={*range(300)})}, is_twinlog=False)
+    found, (warning,) = await pull(api, 10, 200, wanted="a", fail_on_data_loss=False)
+    assert found == []
+    assert "messages 10 to 199 are gone" in warning
+
+
+async def test_a_blank_before_a_filtered_range_is_told(autojump_clock):
+    """Of twinlog, whose queues begin where their messages do."""
+    api = FakeApi({MASTER: Member(0, 300, missing={0, 1, 90}, filtered={*range(50)})})
+    found, (warning,) = await pull(api, 0, 200, wanted="a")
+    assert found == [offset for offset in range(50, 200) if offset != 90]
+    assert "there are no messages 0 to 1" in warning
+
+
+async def test_a_filtered_range_is_checked_where_it_is_read(autojump_clock):
+    """The master suggests a slave, which still has what the master has removed; without the master the slave is enough."""
+    master = Member(0, 300, suggests=1, missing={0, 1}, filtered={*range(50)})
+    slave = Member(0, 300, suggests=1, filtered={*range(50)})
+    api = FakeApi({MASTER: master, SLAVE: slave}, addresses={0: MASTER, 1: SLAVE}, is_twinlog=False)
+    with pytest.raises(ReadRefusedError, match="messages 0 to 1 are gone"):
+        await pull(api, 0, 300, wanted="a")
+    del api.members[MASTER]
+    assert await pull(api, 0, 300, wanted="a", broker_wait_ms=1000) == (list(range(50, 300)), [])
 
 
 async def test_a_queue_that_was_cut_is_told_after_a_while(autojump_clock):
