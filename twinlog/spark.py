@@ -12,6 +12,7 @@ from twinlog.cluster.pipeline.jobs.audit import AuditOptions, SparkUnusableError
 from twinlog.cluster.pipeline.jobs.delta import delta_settings
 from twinlog.cluster.pipeline.jobs.export import ExportOptions, ExportResult, export
 from twinlog.cluster.pipeline.jobs.iceberg import IcebergWriter
+from twinlog.cluster.pipeline.jobs.messages import message_of
 from twinlog.cluster.pipeline.jobs.session import prepare, spark_session
 from twinlog.cluster.pipeline.sources.places import StoreUri
 from twinlog.cluster.pipeline.topics.progress import SourceLag, lag_of
@@ -29,6 +30,7 @@ __all__ = [
     "delta_settings",
     "export",
     "lag_of",
+    "message_of",
     "prepare",
     "spark_session",
 ]

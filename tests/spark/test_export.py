@@ -24,10 +24,10 @@ from twinlog.cluster.pipeline.jobs.daily import main as daily_command
 from twinlog.cluster.pipeline.jobs.delta import JARS_VARIABLE
 from twinlog.cluster.pipeline.jobs.export import CHECKPOINT, ExportOptions, check_source, export
 from twinlog.cluster.pipeline.jobs.export import main as export_command
-from twinlog.cluster.pipeline.jobs.session import message_of
 from twinlog.cluster.pipeline.jobs.snapshots import read_snapshots
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.tables.bodies import InflateLimits
+from twinlog.spark import message_of
 from twinlog.store.message_store import MessageStore
 
 

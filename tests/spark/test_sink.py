@@ -14,7 +14,7 @@ from pyspark.sql.functions import udf
 
 from tests.support.process_group.roles import Group, running
 from twinlog.cluster.admin.admin import open_admin
-from twinlog.cluster.pipeline.jobs.session import message_of
+from twinlog.spark import message_of
 
 LARGE = "x" * 2_000  # 100 rows, which Spark hands on together, are more than the buffers between its processes hold.
 

@@ -10,8 +10,7 @@ import pytest
 
 from tests.support.process_group.roles import TOPIC, Traffic, in_thread, running
 from tests.support.waiting import wait_for
-from twinlog.cluster.pipeline.jobs.session import message_of
-from twinlog.spark import SourceLag, lag_of
+from twinlog.spark import SourceLag, lag_of, message_of
 
 pytestmark = pytest.mark.timeout(180)
 

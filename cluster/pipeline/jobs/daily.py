@@ -19,7 +19,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 
 from twinlog.cluster.pipeline.jobs.export import exported, settings_of
-from twinlog.cluster.pipeline.jobs.session import message_of, spark_session
+from twinlog.cluster.pipeline.jobs.messages import message_of
+from twinlog.cluster.pipeline.jobs.session import spark_session
 from twinlog.cluster.pipeline.jobs.snapshots import OffsetSnapshot, read_snapshots
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.store.util.text import agreeing

@@ -34,7 +34,8 @@ from twinlog.cluster.pipeline.jobs.destination import (
     read_marker,
     write_marker,
 )
-from twinlog.cluster.pipeline.jobs.session import message_of, spark_session
+from twinlog.cluster.pipeline.jobs.messages import message_of
+from twinlog.cluster.pipeline.jobs.session import spark_session
 from twinlog.cluster.pipeline.sources.files import NotAStoreError
 from twinlog.cluster.pipeline.sources.limits import ReadRefusedError
 from twinlog.cluster.pipeline.sources.places import UnreadableError

@@ -6,7 +6,6 @@ after one dead Python worker: local[N,4] tries its task again.
 
 import atexit
 import os
-import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,16 +15,13 @@ from tempfile import mkdtemp
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from twinlog.cluster.pipeline.jobs.messages import tell_messages_first
+
 TASK_TRIES = 4
 _IN_HASTE = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 # Without it workers, which run `python -m`, import from their working directory first.
 _SAFE_PATH = "PYTHONSAFEPATH"
-# Errors of readers in the traceback of their worker.
-_REFUSAL = re.compile(
-    r"^twinlog\.cluster\.pipeline\.[\w.]+\.(?:(?:Read|Write)RefusedError|NotAStoreError|UnreadableError): (.+)$",
-    re.MULTILINE,
-)
 _ON_THIS_MACHINE = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -76,20 +72,18 @@ def spark_session(
 
 
 def prepare(spark: SparkSession) -> SparkSession:
-    """Register the tables, and format rocketmq, in an existing session, such as a notebook's."""
+    """Register the tables, and format rocketmq, in an existing session, such as a notebook's.
+
+    From then on an error of theirs that nobody catches begins with its message, before Python's traceback.
+    """
     from twinlog.cluster.pipeline.tables.datasource import register  # Slow to import, and not needed for an audit.
     from twinlog.cluster.pipeline.topics.datasource import RocketMQSource
 
     spark.conf.set(_PUSH_DOWN, "true")
     register(spark)
     spark.dataSource.register(RocketMQSource)
+    tell_messages_first()
     return spark
-
-
-def message_of(error: Exception) -> str:
-    """The useful part of a Spark error: the reader's own message, or Spark's first line."""
-    refusal = _REFUSAL.search(str(error))
-    return refusal[1] if refusal is not None else str(error).partition("\n")[0]
 
 
 def _ship_wheels(context: SparkContext) -> None:

@@ -6,8 +6,8 @@ stream's progress is a checkpoint of offsets.py, in which nothing depends on who
 
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 import trio
@@ -55,6 +55,8 @@ from twinlog.cluster.remoting.errors import RemotingError
 from twinlog.cluster.remoting.route import BrokerAddresses, MessageQueue
 
 NAME = "rocketmq"
+_COPIED_SECONDS = 0.1  # Until the JVM has copied a line from this process to its stderr: its own log follows it.
+P = ParamSpec("P")
 T = TypeVar("T")
 Json = dict[str, Any]
 
@@ -78,6 +80,21 @@ def ask(options: SourceOptions, do: Callable[[Surveyor], Awaitable[T]]) -> T:
 
 def _told(options: SourceOptions, error: RemotingError) -> ReadRefusedError:
     return refused(f"the name servers {';'.join(options.connection.name_servers)}, or a broker of theirs", error)
+
+
+def says_why(method: Callable[P, T]) -> Callable[P, T]:
+    """Let a stream's method say on stderr by what the query ends, before Spark's log does, at the end of a traceback."""
+
+    @wraps(method)
+    def said(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except ReadRefusedError as error:
+            warn(f"the query ends: {error}")
+            time.sleep(_COPIED_SECONDS)
+            raise error from None  # Its causes are in its text.
+
+    return said
 
 
 def check_topics(options: SourceOptions, survey: Survey) -> None:
@@ -182,6 +199,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- Spark's methods
 
+    @says_why
     def initialOffset(self) -> Json:  # noqa: N802 - Spark's name, as those below.
         """Start of a new query."""
 
@@ -208,6 +226,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Limit from option maxOffsetsPerTrigger."""
         return ReadAllAvailable() if self.options.most is None else ReadMaxRows(self.options.most)
 
+    @says_why
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """End of the next batch. Without name servers there is none: the query waits for them, once it has run."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -300,10 +319,12 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Ends of all queues, for the query's progress."""
         return self._reported
 
+    @says_why
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Remember the current ends."""
         self._target = self._asked(self._look).ends
 
+    @says_why
     def partitions(self, start: Json, end: Json) -> Sequence[InputPartition]:
         """Messages between two checkpoints; after a restart those that were planned before it."""
         begun, ended = Checkpoint.from_json(start), Checkpoint.from_json(end)

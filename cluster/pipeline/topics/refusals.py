@@ -41,4 +41,5 @@ def refused(where: str, error: RemotingError) -> ReadRefusedError:
         todo = "Check that option nameServer names name servers: brokers have other ports."
     else:
         todo = "Its log tells more."
-    return ReadRefusedError(f"{where}: it is refused: {error}. {todo}")
+    told = " ".join(str(error).split())  # In one line, as all errors: parsers of filters draw.
+    return ReadRefusedError(f"{where}: it is refused: {told}. {todo}")
