@@ -24,7 +24,7 @@ NOBODY_SECONDS = 2.0  # A group that elects past a dead process has done so long
 @pytest.fixture(scope="module")
 def group(tmp_path_factory) -> Iterator[Group]:
     with running(tmp_path_factory.mktemp("group"), 3, autoFailover="members") as found:
-        wait_for_mode(found, "members")
+        found.wait_auto_failover("members")
         yield found
 
 
@@ -33,28 +33,14 @@ def traffic(group, request) -> Traffic:
     return Traffic(group.namesrv.address, topic=request.node.name)
 
 
-def wait_for_mode(group: Group, mode: str) -> None:
-    """In the records of all: before that nobody elects."""
-
-    def known() -> bool:
-        modes = json.loads(group.twinlog("auto-failover", "-o", "json").stdout)["members"]
-        return list(modes.values()) == [mode] * 3
-
-    wait_for(known, f"autoFailover={mode} in all records")
-
-
 def last_reign(group: Group) -> dict:
     return json.loads(group.twinlog("history", "-o", "json").stdout)["reigns"][-1]
-
-
-def serving(group: Group, *, but: RoleBroker) -> list[RoleBroker]:
-    return [each for each in group.members if each is not but and status(each)["roleState"] == "serving"]
 
 
 async def elected(group: Group, *, but: RoleBroker, seconds: float) -> RoleBroker:
     """Who serves instead of one that cannot answer, at the latest after so long."""
     began = time.monotonic()
-    while not (found := await in_thread(serving, group, but=but)):
+    while not (found := await in_thread(group.serving, but=but)):
         assert time.monotonic() - began < seconds, group.tails()
         await trio.sleep(0.1)
     (master,) = found
@@ -64,7 +50,7 @@ async def elected(group: Group, *, but: RoleBroker, seconds: float) -> RoleBroke
 
 async def nobody_elects(group: Group, *, but: RoleBroker) -> None:
     await trio.sleep(NOBODY_SECONDS)
-    assert await in_thread(serving, group, but=but) == []
+    assert await in_thread(group.serving, but=but) == []
 
 
 async def test_a_master_that_is_killed_is_replaced(group, traffic):
@@ -119,7 +105,7 @@ async def test_nobody_elects_where_a_person_decides(group):
     """The master comes back in its epoch."""
     master = group.master()
     await in_thread(group.twinlog, "auto-failover", "off")
-    await in_thread(wait_for_mode, group, "off")
+    await in_thread(group.wait_auto_failover, "off")
     await in_thread(master.kill)
     await nobody_elects(group, but=master)
     await in_thread(master.start)
@@ -127,7 +113,7 @@ async def test_nobody_elects_where_a_person_decides(group):
     assert await in_thread(group.master) is master
     assert (await in_thread(last_reign, group))["epoch"] == 2
     await in_thread(group.twinlog, "auto-failover", "members")
-    await in_thread(wait_for_mode, group, "members")
+    await in_thread(group.wait_auto_failover, "members")
 
 
 async def test_nobody_elects_before_a_pause_is_over(group):

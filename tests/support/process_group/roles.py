@@ -117,6 +117,19 @@ class Group:
         wait_for(known, "the members' record")
         self.wait_healthy()
 
+    def wait_auto_failover(self, mode: str) -> None:
+        """Until the records of all have this mode: before that nobody elects."""
+
+        def known() -> bool:
+            modes = json.loads(self.twinlog("auto-failover", "-o", "json").stdout)["members"]
+            return list(modes.values()) == [mode] * len(self.members)
+
+        wait_for(known, f"autoFailover={mode} in all records")
+
+    def serving(self, *, but: RoleBroker) -> list[RoleBroker]:
+        """Who says that it serves, apart from one that cannot answer."""
+        return [each for each in self.members if each is not but and status(each)["roleState"] == "serving"]
+
     def tails(self) -> str:
         return "\n".join(member.tail(30) for member in self.members)
 
