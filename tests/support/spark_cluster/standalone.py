@@ -2,6 +2,7 @@
 
 Each worker has an address of its own in 127.0.0.0/8, as Spark runs the second copy of a slow task only on another host. Every
 process runs in a directory of its own with an environment of its own; twinlog comes to it by the archive of scripts/spark-env.
+Where the super-user runs this, each worker has a mount namespace of its own, so that a path may be another disk there.
 """
 
 import importlib.util
@@ -91,12 +92,22 @@ class Master(Process):
         return found
 
 
+def _with_own_mounts() -> list[str]:
+    """The beginning of a command that runs in a new mount namespace; nothing where that is not allowed."""
+    command = ["unshare", "--mount"]
+    if shutil.which(command[0]) is None:
+        return []
+    tried = subprocess.run([*command, "true"], capture_output=True, timeout=10, check=False)
+    return command if tried.returncode == 0 else []
+
+
 class Worker(Process):
     """A worker with one core, on 127.0.0.NUMBER. Its executors are its children."""
 
     def __init__(self, directory: Path, master: Master, number: int) -> None:
         self.host = f"127.0.0.{number}"
-        command = [str(spark_home() / "bin/spark-class"), "org.apache.spark.deploy.worker.Worker", "--host", self.host]
+        command = [*_with_own_mounts(), str(spark_home() / "bin/spark-class"), "org.apache.spark.deploy.worker.Worker"]
+        command += ["--host", self.host]
         command += ["--cores", "1", "--memory", "1g", "--webui-port", "0", "--work-dir", str(directory), master.url]
         variables = {**_OF_DAEMONS, "SPARK_LOCAL_IP": self.host}
         super().__init__(f"Spark worker {self.host}", alone(directory, command, **variables), log=directory / "log")
@@ -105,6 +116,20 @@ class Worker(Process):
         """Its executors, which are JVMs."""
         found = psutil.Process(self.pid).children(recursive=True) if self.running else []
         return [each for each in found if _is_executor(each)]
+
+    @contextmanager
+    def seeing(self, directory: Path, other: Path) -> Iterator[None]:
+        """Meanwhile this worker, and each executor that it starts, finds another directory at this path. Needs the super-user."""
+        inside = ["nsenter", f"--target={self.pid}", "--mount"]
+        subprocess.run([*inside, "mount", "--bind", str(other), str(directory)], check=True, timeout=10)
+        try:
+            yield
+        finally:
+            subprocess.run([*inside, "umount", "--lazy", str(directory)], check=True, timeout=10)
+
+    def path(self, found: Path) -> Path:
+        """What this worker has at a path."""
+        return Path(f"/proc/{self.pid}/root{found}")
 
     def vanish(self) -> list[psutil.Process]:
         """Kill the worker alone, as the kernel does when memory is short; returns the executors that it leaves behind."""
