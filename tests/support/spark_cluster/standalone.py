@@ -97,7 +97,7 @@ def _with_own_mounts() -> list[str]:
     command = ["unshare", "--mount"]
     if shutil.which(command[0]) is None:
         return []
-    tried = subprocess.run([*command, "true"], capture_output=True, timeout=10, check=False)
+    tried = subprocess.run([*command, "mount", "--bind", "/", "/"], capture_output=True, timeout=10, check=False)
     return command if tried.returncode == 0 else []
 
 
@@ -117,9 +117,14 @@ class Worker(Process):
         found = psutil.Process(self.pid).children(recursive=True) if self.running else []
         return [each for each in found if _is_executor(each)]
 
+    @property
+    def has_own_mounts(self) -> bool:
+        """True where the super-user runs this and may mount."""
+        return Path(f"/proc/{self.pid}/ns/mnt").readlink() != Path("/proc/self/ns/mnt").readlink()
+
     @contextmanager
     def seeing(self, directory: Path, other: Path) -> Iterator[None]:
-        """Meanwhile this worker, and each executor that it starts, finds another directory at this path. Needs the super-user."""
+        """Meanwhile this worker and each executor that it starts find another directory at this path; see has_own_mounts."""
         inside = ["nsenter", f"--target={self.pid}", "--mount"]
         subprocess.run([*inside, "mount", "--bind", str(other), str(directory)], check=True, timeout=10)
         try:
