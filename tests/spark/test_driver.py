@@ -1,4 +1,4 @@
-"""What ends a query is in the first lines of its driver, a script of a user's."""
+"""The reason for the end of a query is in the first lines of its driver, a script of a user."""
 
 import os
 import subprocess

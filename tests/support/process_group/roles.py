@@ -127,7 +127,7 @@ class Group:
         wait_for(known, f"autoFailover={mode} in all records")
 
     def serving(self, *, but: RoleBroker) -> list[RoleBroker]:
-        """Who says that it serves, apart from one that cannot answer."""
+        """The members that say that they serve, apart from one that cannot answer."""
         return [each for each in self.members if each is not but and status(each)["roleState"] == "serving"]
 
     def tails(self) -> str:

@@ -133,7 +133,7 @@ class Worker(Process):
             subprocess.run([*inside, "umount", "--lazy", str(directory)], check=True, timeout=10)
 
     def path(self, found: Path) -> Path:
-        """What this worker has at a path."""
+        """The same path as this worker sees it."""
         return Path(f"/proc/{self.pid}/root{found}")
 
     def vanish(self) -> list[psutil.Process]:
