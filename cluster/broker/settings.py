@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import attrs
-import psutil
 import trio
 from attrs import define, field
 
@@ -27,6 +26,8 @@ from twinlog.store.record.message import host_bytes
 
 def own_ip() -> str:
     """Return the first IPv4 address of an interface that is up, without loopback ones; 127.0.0.1 if there is none."""
+    import psutil  # Where an address is configured, nobody needs it.
+
     states = psutil.net_if_stats()
     for name, addresses in sorted(psutil.net_if_addrs().items()):
         for address in addresses:

@@ -5,9 +5,9 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 import structlog
-import tenacity
 import trio
 from attrs import define, field
 from structlog.contextvars import bound_contextvars
@@ -25,6 +25,9 @@ from twinlog.ha.wire.tls import HATls
 from twinlog.ha.wire.transport import SocketTransport, Transport
 from twinlog.store.message_store import MessageStore
 from twinlog.store.util.wakeup import Wakeup
+
+if TYPE_CHECKING:
+    import tenacity
 
 log = structlog.get_logger()
 
@@ -57,8 +60,10 @@ async def connect_socket(address: str) -> Transport:
     return SocketTransport(socket.socket(fileno=stream.socket.detach()))
 
 
-def _reconnects(wait_max: float, state_of: Callable[[], ClientState]) -> tenacity.AsyncRetrying:
+def _reconnects(wait_max: float, state_of: Callable[[], ClientState]) -> "tenacity.AsyncRetrying":
     """Retry policy: once immediately, then exponential backoff with jitter; fixed pauses where an immediate retry cannot help."""
+    import tenacity  # A master's start does without.
+
     slow: tuple[ClientState, ...] = (*STICKY, "failed")
     fixed: dict[ClientState, float] = {
         **dict.fromkeys(slow, SLOW_SECONDS),

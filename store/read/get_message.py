@@ -2,14 +2,13 @@
 
 Source: DefaultMessageStore.getMessage, RocketMQ 4.9.8."""
 
+import os
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
 from struct import Struct
 from time import monotonic
 from typing import NamedTuple
-
-import psutil
 
 from twinlog.store.config import CONSUME_QUEUE_UNIT, StoreConfig
 from twinlog.store.integrity.pull_check import BROKEN, sound_units
@@ -111,7 +110,7 @@ class _Pull(NamedTuple):
 @cache
 def memory_bytes_max(ratio: int) -> int:
     """The distance from the log's end within which a message counts as in memory: `ratio` percent of this machine's RAM."""
-    return int(psutil.virtual_memory().total) * ratio // 100
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * ratio // 100
 
 
 def get_message(

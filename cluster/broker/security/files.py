@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-import yaml
 from attrs import define, field
 
 from twinlog.cluster.broker.security.accounts import (
@@ -32,7 +31,6 @@ from twinlog.cluster.broker.security.accounts import (
 from twinlog.cluster.broker.security.address import parse_pattern
 from twinlog.cluster.broker.security.errors import AclError
 from twinlog.cluster.broker.security.permission import check_permissions
-from twinlog.cluster.config.plain_yaml import PlainYamlError, load_plain
 from twinlog.cluster.remoting.names import DataVersion
 from twinlog.store.util.sync import write_durably
 
@@ -118,6 +116,8 @@ class AclFiles:
 
     def write(self, path: Path, document: Document) -> None:
         """Replace the file, and take its rules. Raises AclError for invalid rules, OSError."""
+        import yaml  # 15 ms of a start, for those who have such files.
+
         text = yaml.safe_dump(document, default_flow_style=False, allow_unicode=True, sort_keys=False)
         file = read_document(path, document, self.now_ms())
         write_durably(path.resolve(), text.encode(), new_mode=_NEW_FILE_MODE)  # A symlink is kept.
@@ -127,6 +127,8 @@ class AclFiles:
 
 def parse_yaml(path: Path, data: bytes) -> Any:
     """Parse strings, lists and tables. Raises AclError with the position, but without a line of the file."""
+    from twinlog.cluster.config.plain_yaml import PlainYamlError, load_plain
+
     try:
         return load_plain(data)
     except PlainYamlError as error:

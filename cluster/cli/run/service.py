@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from types import FrameType
 from typing import Protocol
@@ -46,19 +47,19 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
     share_one_heap()
     notifier = Notifier.from_environment()
     stop = _Stop(notifier)
-    is_ready = False
+    ready = trio.Event()
 
     def say_ready(words: str, describe: Callable[[], str] | None = None) -> None:
-        nonlocal is_ready
-        is_ready = True
+        ready.set()
         print(f"ready {words}", flush=True)
         if notifier is not None:
             notifier.ready(words, describe)
-        # Once: imports leave 5 MiB of garbage, the classes that attrs made anew. What stays is never looked at again.
-        gc.unfreeze()
-        gc.collect()
         gc.freeze()
         gc.set_threshold(_YOUNG_OBJECTS)
+
+    async def tidy_up() -> None:
+        await ready.wait()
+        await collect_when_quiet()
 
     for number in _STOP_SIGNALS:
         signal.signal(number, stop.on_signal)
@@ -67,6 +68,7 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
         stop.arm(trio.lowlevel.current_trio_token())
         async with trio.open_nursery() as beside:
             beside.start_soon(give_memory_back)
+            beside.start_soon(tidy_up)
             if notifier is not None:
                 beside.start_soon(notifier.keep_alive)
             with stop.scope:
@@ -80,7 +82,7 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
     try:
         trio.run(main)
     except BaseExceptionGroup as group:
-        told = _told(group, host, ports, is_starting=not is_ready)
+        told = _told(group, host, ports, is_starting=not ready.is_set())
         if told is None:
             raise
         raise told from group
@@ -143,6 +145,7 @@ class _Stop:
 
 
 EVERY_S = 60.0
+LOOK_S, QUIET_CPU_S = 0.02, 0.002
 M_ARENA_MAX = -8  # malloc.h
 
 
@@ -154,6 +157,24 @@ def share_one_heap() -> None:
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(M_ARENA_MAX, 1)
+
+
+async def collect_when_quiet(cpu_seconds: Callable[[], float] = time.thread_time) -> None:
+    """Collect the garbage of the imports, once: 5 MiB, the classes that attrs made anew. What is left is never looked at again.
+
+    That takes 70 ms, in which nobody gets an answer. So it waits until those who were waiting for the start have theirs: for a
+    moment in which this thread does little.
+    """
+    before = cpu_seconds()
+    while True:
+        await trio.sleep(LOOK_S)
+        now = cpu_seconds()
+        if now - before < QUIET_CPU_S:
+            break
+        before = now
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def trimmer() -> Callable[[], object] | None:

@@ -1,7 +1,14 @@
 """Memory that was freed is given back, though blocks that are in use lie between."""
 
+import gc
 import subprocess
 import sys
+import weakref
+
+import pytest
+import trio
+
+from twinlog.cluster.cli.run.service import LOOK_S, collect_when_quiet
 
 PROGRAM = """
 import random
@@ -54,3 +61,24 @@ def test_threads_share_one_heap():
         return int(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
 
     assert heaps("own") - heaps("shared") >= 2
+
+
+async def test_what_imports_left_is_collected_in_the_first_quiet_moment(autojump_clock):
+    """Not before: the loop stands still meanwhile."""
+    garbage = Ring()
+    gone, cpu = weakref.ref(garbage), iter([0.0, 0.018, 0.03, 0.031])
+    del garbage
+    await collect_when_quiet(lambda: next(cpu))
+    assert gone() is None
+    assert trio.current_time() == pytest.approx(3 * LOOK_S)
+    assert next(cpu, None) is None
+    assert gc.get_freeze_count() > 0
+    gc.unfreeze()
+
+
+class Ring:
+    """Refers to itself, so that only the collector frees it, also where it was frozen before."""
+
+    def __init__(self) -> None:
+        self.own = self
+        gc.freeze()
