@@ -6,8 +6,8 @@ from typing import Any
 
 from attrs import field, frozen
 
+from scripts.benchmarks import audit_table, spark_table
 from scripts.benchmarks.report import Row, table_line
-from scripts.benchmarks.spark_table import rate_of_core
 
 Reports = Mapping[str, dict[str, Any]]  # By benchmark: the newest one.
 Value = Callable[[Row], float]
@@ -133,10 +133,11 @@ def _of_a_gib(work: str, measure: str, limit: float) -> Goal:
     return Goal(f"{work}, CPU s a GiB", "store", where, value, ".2f", limit, is_least=False, of_theirs=False)
 
 
-def _spark(what: str, measure: str, body: int, limit: float, *, cold: bool | None = None) -> Goal:
+def _spark(what: str, measure: str, body: int, *, cold: bool | None = None) -> Goal:
+    limit = spark_table.GOALS[body]
     where = {"measure": measure, "body": body, "kind": "spark"} | ({} if cold is None else {"cold": cold})
     work = f"Spark {what}, {body:,} bytes a message, MB/s a core"
-    return Goal(work, "spark", where, rate_of_core, ",.0f", limit, of_theirs=False, unit="MB/s", keys=())
+    return Goal(work, "spark", where, spark_table.rate_of_core, ",.0f", limit, of_theirs=False, unit="MB/s", keys=())
 
 
 def _audit(what: str, measure: str, processes: int, limit: float) -> Goal:
@@ -167,14 +168,11 @@ GOALS: tuple[Goal, ...] = (
     _of_a_gib("`twinlog log verify`", "verify", 2.4),
     Goal("start of a broker, s", "idle", {}, _key("start_seconds"), ".2f", 0.35, is_least=False, of_theirs=False),
     Goal("`twinlog list`, s", "idle", {}, _key("list_seconds"), ".2f", 0.2, is_least=False, of_theirs=False),
-    _spark("reads a topic from memory", "source", 1024, 100, cold=False),
-    _spark("reads a topic from memory", "source", 16384, 200, cold=False),
-    _spark("reads a topic from the disk", "source", 1024, 100, cold=True),
-    _spark("reads a topic from the disk", "source", 16384, 200, cold=True),
-    _spark("writes into a topic", "sink", 1024, 100),
-    _spark("writes into a topic", "sink", 16384, 200),
-    *(_audit("equal replicas scanned once", "audit", count, 1) for count in (1, 2)),
-    *(_audit("each log scanned for itself", "audit, each log alone", count, 0.6) for count in (1, 2)),
+    *(_spark("reads a topic from memory", "source", body, cold=False) for body in spark_table.GOALS),
+    *(_spark("reads a topic from the disk", "source", body, cold=True) for body in spark_table.GOALS),
+    *(_spark("writes into a topic", "sink", body) for body in spark_table.GOALS),
+    *(_audit("equal replicas scanned once", "audit", count, audit_table.AUDIT_GOAL) for count in (1, 2)),
+    *(_audit("each log scanned for itself", audit_table.ALONE, count, audit_table.ALONE_GOAL) for count in (1, 2)),
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from scripts.benchmarks.report import Row, head, numbers_of, spread, table_line
 
 MB, GIB = 1e6, float(1 << 30)
-GOALS = {1024: 100, 16384: 200}  # MB/s of one core, of the source.
+GOALS = {1024: 100, 16384: 200}  # MB/s of one core, of source and sink, by bytes of a body.
 NAMES = {"spark": "Spark", "python": "loop of Python", "java": "Java's client"}
 SYSTEMS = {"twinlog": "twinlog", "rocketmq": "RocketMQ"}
 
@@ -78,7 +78,7 @@ def page(report: dict[str, Any], raw: str) -> str:
     if own := _of(rows, measure="source"):
         parts += [SOURCE, _clients(own, GOALS)]
     if own := _of(rows, measure="sink"):
-        parts += [SINK, _clients(own, {})]
+        parts += [SINK, _clients(own, GOALS)]
     if own := _of(rows, measure="start-up"):
         parts += [START_UP, _start_up(own), JOBS, _jobs(rows)]
     return "".join(parts)

@@ -97,8 +97,7 @@ def _keys_of_one_kind(entries: Sequence[DispatchEntry]) -> Keyed | None:
         or not tails.isascii()
         or not {raw[end : end + 1] for raw in properties} <= _ENDS
         or b"".join(properties).count(_ANY_KEY) != count
-        or topics.count(topics[0]) != count
-        or any(sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK for sys_flag in set(sys_flags))
+        or not _are_of_one_topic(topics, sys_flags)
     ):
         return None
     prefix = (_prefixes.get(topics[0]) or _prefix(topics[0]))[0] * power_of_31(split - begin)
@@ -123,8 +122,7 @@ def _keys_of_two_kinds(entries: Sequence[DispatchEntry]) -> Keyed | None:
         or joined.count(b"\x02" + _UNIQ_KEY) != count
         or joined.count(b"\x02" + _KEYS) != count
         or not joined.isascii()
-        or topics.count(topics[0]) != count
-        or any(sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK for sys_flag in set(sys_flags))
+        or not _are_of_one_topic(topics, sys_flags)
     ):
         return None
     uniques = [raw.partition(_UNIQ_KEY)[2].partition(b"\x02")[0] for raw in properties]
@@ -151,6 +149,12 @@ def _keys_of_two_kinds(entries: Sequence[DispatchEntry]) -> Keyed | None:
 def _by_turns(first: Sequence[_T], second: Sequence[_T]) -> list[_T]:
     """Of each its first item, then of each its second one, and so on."""
     return [item for both in zip(first, second, strict=True) for item in both]
+
+
+def _are_of_one_topic(topics: Sequence[str], sys_flags: Sequence[int]) -> bool:
+    """True when none of these messages is of another topic, and none rolls back, as keys of those do not count."""
+    rolls_back = any(sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK for sys_flag in set(sys_flags))
+    return topics.count(topics[0]) == len(topics) and not rolls_back
 
 
 def _is_head(head: bytes, lead: bytes, size: int) -> bool:

@@ -86,9 +86,8 @@ class Writing:
 
     def break_off(self) -> None:
         """End in the middle of a batch, however slow this machine is."""
-        self.marker.unlink(missing_ok=True)
         self.hold.touch()
-        wait_for(lambda: self._look() or self.marker.exists(), "the middle of a batch")
+        self.reach_middle()
         self.stop()
         self.hold.unlink()
 

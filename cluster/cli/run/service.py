@@ -54,7 +54,7 @@ def run_service(service: Service, host: str, ports: Sequence[Port], *, until_std
         print(f"ready {words}", flush=True)
         if notifier is not None:
             notifier.ready(words, describe)
-        gc.freeze()
+        gc.freeze()  # Else a collection under load would visit all that was imported.
         gc.set_threshold(_YOUNG_OBJECTS)
 
     async def tidy_up() -> None:
@@ -145,7 +145,7 @@ class _Stop:
 
 
 EVERY_S = 60.0
-LOOK_S, QUIET_CPU_S = 0.02, 0.002
+LOOK_S, LOOK_MAX_S, QUIET_SHARE = 0.02, 5.0, 0.1
 M_ARENA_MAX = -8  # malloc.h
 
 
@@ -165,13 +165,13 @@ async def collect_when_quiet(cpu_seconds: Callable[[], float] = time.thread_time
     That takes 70 ms, in which nobody gets an answer. So it waits until those who were waiting for the start have theirs: for a
     moment in which this thread does little.
     """
-    before = cpu_seconds()
+    before, pause = cpu_seconds(), LOOK_S
     while True:
-        await trio.sleep(LOOK_S)
+        await trio.sleep(pause)
         now = cpu_seconds()
-        if now - before < QUIET_CPU_S:
+        if now - before < pause * QUIET_SHARE:
             break
-        before = now
+        before, pause = now, min(2 * pause, LOOK_MAX_S)  # Under a steady load looks must not cost.
     gc.unfreeze()
     gc.collect()
     gc.freeze()

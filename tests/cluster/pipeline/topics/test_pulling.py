@@ -107,7 +107,7 @@ EACH_70TH = {*range(9000)} - {*range(0, 9000, 70)}
 
 @pytest.mark.parametrize(("start", "pulls"), [(3, 1), (70, 0)])
 async def test_gaps_of_a_filter_are_no_loss(autojump_clock, start, pulls):
-    """Where the first message is left out, one pull looks whether it is there."""
+    """One pull looks whether the first message is there, where the filter leaves it out."""
     api = FakeApi({MASTER: Member(0, 9000, filtered=EACH_70TH)}, is_twinlog=False)
     assert await pull(api, start, 8990, wanted="a") == (list(range(70, 8990, 70)), [])
     assert api.plain_pulls == pulls
@@ -115,7 +115,7 @@ async def test_gaps_of_a_filter_are_no_loss(autojump_clock, start, pulls):
 
 @pytest.mark.parametrize("removed", [1, 31, 500, 5000])
 async def test_what_retention_removed_is_found_under_a_filter(autojump_clock, removed):
-    """Where the queue's start does not show it yet, as on RocketMQ."""
+    """The queue's start does not show it yet, as on RocketMQ."""
     api = FakeApi({MASTER: Member(0, 9000, missing=set(range(3, 3 + removed)), filtered=EACH_70TH)}, is_twinlog=False)
     with pytest.raises(ReadRefusedError, match=r"messages 3 to \d+ are gone.*failOnDataLoss=false"):
         await pull(api, 3, 8990, wanted="a")
