@@ -154,6 +154,8 @@ class MessageStore:
         if self.config.uses_transient_store_pool:
             self._putter.use_buffers()
         self.flags.clear(StoreCondition.NOT_OPEN)
+        if recovery.refused is not None:
+            self._parts.refusal.refused("writing a consume queue", recovery.refused)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the background services until cancelled."""

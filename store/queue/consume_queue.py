@@ -15,7 +15,7 @@ from twinlog.store.record.message import RECORD_SIZE_MIN
 from twinlog.store.record.scan import DispatchEntry
 
 _CHUNK = 4096  # Units that are read at a time.
-_LATE_BYTES_MAX = 4096  # Of a queue, that the disk may lack.
+LATE_BYTES_MAX = 4096  # Of a queue, that the disk may lack.
 _NO_LIMIT = (1 << 63) - 1
 
 
@@ -51,7 +51,7 @@ class ConsumeQueue:
         file = files[-1]
         if file.start + file.wrote != entry.queue_offset * CONSUME_QUEUE_UNIT:
             return False
-        if not file.append_late(UNIT.pack(entry.phy_offset, entry.size, entry.tags_code), _LATE_BYTES_MAX):
+        if not file.append_late(UNIT.pack(entry.phy_offset, entry.size, entry.tags_code), LATE_BYTES_MAX):
             return False
         self.put_bytes += entry.size
         self.max_phy_offset = end
@@ -130,10 +130,10 @@ class ConsumeQueue:
         self.min_offset = queue_offset
         return queue_offset
 
-    def write(self, *, late: bool = False) -> None:
+    def write(self, *, late_max: int = 0) -> None:
         """Write staged units: one system call, two where a file ends. Raises OSError; the rest stays staged then.
 
-        `late`: no system call for a few units; write_late() writes them, and reads find them before.
+        `late_max`: no system call for so many bytes; write_late() writes them, and reads find them before.
         """
         data = b"".join(self._staged)
         done = 0
@@ -146,7 +146,7 @@ class ConsumeQueue:
                     else self.files.create(self.files.max_offset)
                 )
                 part = data[done : done + file.size - file.wrote]
-                if not (late and file.append_late(part, _LATE_BYTES_MAX)):
+                if not (late_max and file.append_late(part, late_max)):
                     file.append(part)
                 done += len(part)
         finally:

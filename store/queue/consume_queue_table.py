@@ -14,7 +14,7 @@ from attrs import define, field
 from twinlog.store.config import CONSUME_QUEUE_UNIT
 from twinlog.store.errors import StoreDirectoryError
 from twinlog.store.log.mapped_file_queue import MappedFileQueue, file_sizes
-from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.queue.consume_queue import LATE_BYTES_MAX, ConsumeQueue
 from twinlog.store.queue.consume_queue_ext import ConsumeQueueExt
 from twinlog.store.record.message import QUEUELESS, TRANSACTION_MASK
 from twinlog.store.record.multi_dispatch import is_light
@@ -166,11 +166,21 @@ class ConsumeQueueTable:
         return self._write()
 
     def _write(self) -> dict[ConsumeQueue, list[int]]:
-        grown, late = self._grown, self.writes_late
-        if late:
+        return self._write_staged(LATE_BYTES_MAX if self.writes_late else 0)
+
+    def keep_refused(self) -> dict[ConsumeQueue, list[int]]:
+        """After a put() that the disk had no room for: leave its units to write_late(). Readers find them.
+
+        Raises OSError where a queue needs a new file, or fills one: a part of the units is not taken then.
+        """
+        return self._write_staged(sys.maxsize)
+
+    def _write_staged(self, late_max: int) -> dict[ConsumeQueue, list[int]]:
+        grown = self._grown
+        if late_max:
             self._late.update(grown)
         for queue in self._staged:
-            queue.write(late=late)
+            queue.write(late_max=late_max)
         self._forget_staged()
         return grown
 

@@ -176,6 +176,7 @@ class QueueRecovery:
         directories = {self.queues.directory}
         for key in self.faults:
             for file in self.queues.get(*key).files.files:
+                file.write_late()
                 self._set_time(file)
                 sync_data(file.fd)
                 directories |= {file.path.parent, file.path.parent.parent}

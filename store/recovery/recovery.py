@@ -19,6 +19,9 @@ first bytes that are no record, rebuilds no single queue, and forgets a blank at
 may already hold it.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import structlog
 from attrs import define, field
 from xxhash import xxh3_64_intdigest
@@ -27,6 +30,7 @@ from twinlog.store.integrity.damage import DamagedRanges
 from twinlog.store.log.checkpoint import Checkpoint
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.log.walk import read_log, walk_in_bulk
+from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.record.message import MAGIC_V1, MAGIC_V2, QUEUELESS, RECORD_V4, SIZE_AND_MAGIC, TRANSACTION_MASK
 from twinlog.store.record.multi_dispatch import more_queues
@@ -36,6 +40,7 @@ from twinlog.store.recovery.durable_end import DurableEnd, DurableStart
 from twinlog.store.recovery.point import PointRecord, RecoveryPoint
 from twinlog.store.recovery.queues import QueueRecovery
 from twinlog.store.recovery.side_files import CutTail, SideFiles, keep_behind_end
+from twinlog.store.util.sync import is_no_space
 
 _RECOVER_FILES = 3  # As RocketMQ.
 # We note a recovery point each 256 MiB. When more of the log than this follows it, RocketMQ wrote that.
@@ -100,6 +105,7 @@ log_lines = structlog.get_logger()
 _ZEROS_AFTER_CLEAN_STOP = 8 << 20
 _ZEROS_AFTER_CRASH = 64 << 20
 _DISPATCH_BATCH = 32_768
+_KEPT_MAX = 1 << 20  # Units, of 20 bytes.
 
 
 @define(kw_only=True)
@@ -107,7 +113,8 @@ class Recovery:
     """Opens the queues of an open log, walks, dispatches missing records, rebuilds, cuts. Fills `damaged`.
 
     `others_have_it`: other members have all acknowledged bytes, on a slave, or a master whose group acknowledges together.
-    After run(), `records` between `start` and `end` of the log were walked, and `dispatched` units were missing.
+    After run(), `records` between `start` and `end` of the log were walked, and `dispatched` units were missing. Where the disk
+    had no room for them, `refused` says so, and they are late units of their queues.
     """
 
     log: CommitLog
@@ -134,6 +141,8 @@ class Recovery:
     from_point: bool = field(default=False, init=False)
     newest_timestamp: int = field(default=0, init=False)
     undispatched: list[DispatchEntry] = field(factory=list, init=False)
+    refused: OSError | None = field(default=None, init=False)
+    _kept: int = field(default=0, init=False)  # Units that only the memory has.
 
     def __attrs_post_init__(self) -> None:
         point = self.noted = self.side.load_point()
@@ -267,7 +276,7 @@ class Recovery:
             reached[run.topic, run.queue_id] = max(number, run.queue_offset + len(run.records))
         numbers.update(reached)
         self._dispatch()
-        self.dispatched += sum(map(len, self.queues.put_columns(columns).values()))
+        self._put(partial(self.queues.put_columns, columns))
         self.records += len(columns)
         if len(columns):
             self.last = columns[-1]
@@ -276,8 +285,21 @@ class Recovery:
 
     def _dispatch(self) -> None:
         """Dispatch staged messages, many at a time: with a thousand queues there is a system call for each queue."""
-        self.dispatched += sum(map(len, self.queues.put(self.undispatched).values()))
+        self._put(partial(self.queues.put, self.undispatched))
         self.undispatched = []
+
+    def _put(self, put: Callable[[], dict[ConsumeQueue, list[int]]]) -> None:
+        """Put units into the queues. A full disk does not stop the start: what it has no room for is kept in memory."""
+        try:
+            grown = put()
+        except OSError as error:
+            if not is_no_space(error) or self._kept > _KEPT_MAX:
+                raise
+            self.refused = error
+            grown = self.queues.keep_refused()
+        count = sum(map(len, grown.values()))
+        self.dispatched += count
+        self._kept += count if self.refused is not None else 0
 
     def _is_explained(self, entry: DispatchEntry, number: int) -> bool:
         """True when messages `number` up to this one are missing for a known reason."""

@@ -5,6 +5,7 @@ after a restart.
 """
 
 import errno
+import shutil
 import signal
 import threading
 import time
@@ -81,6 +82,43 @@ def test_a_full_disk_fills_and_empties(tmp_path, said):
         producer.check()
         producer.check_queues()
         assert len(broker.lines("the disk takes writes again")) >= 1
+
+
+def test_a_start_on_a_disk_too_full_for_the_queues(tmp_path, said):
+    """The log has messages that the disk has no room to put into their queues: consumers get them all the same."""
+    with tmpfs(tmp_path / "disk", megabytes=16) as disk, Broker(disk.path / "store", said) as broker:
+        producer = Producer(broker)
+        producer.send_some(1)  # The log's first file takes its room at once; three of the four queues have no file yet.
+        ballast = disk.fill()
+        producer.send_until_refused()
+        restart(broker, signal.SIGKILL)
+        assert (broker.state()["state"], "No space" in broker.state()["whyNotWritable"]) == ("paused", True)
+        assert producer.send_until_refused()[0] == SERVICE_NOT_AVAILABLE
+        producer.check()
+        producer.check_queues()
+        ballast.unlink()
+        assert producer.seconds_until_taken() < 3
+        producer.send_some(50)
+        restart(broker, signal.SIGKILL)
+        producer.check()
+        producer.check_queues()
+
+
+def test_a_start_that_a_full_disk_refuses(tmp_path, said):
+    """Where even a directory for the queue finds no room: the error says what to do, and nothing is lost."""
+    image = make_image(tmp_path / "image", megabytes=16)
+    with ext4(image, tmp_path / "disk") as disk, Broker(disk.path / "store", said) as broker:
+        producer = Producer(broker)
+        producer.send_some(1)
+        broker.end(signal.SIGKILL)
+        shutil.rmtree(disk.path / "store" / "consumequeue")
+        ballast = disk.fill()
+        with pytest.raises(AssertionError, match=r"could not start: the disk is full(.|\n)*Make room"):
+            broker.start()
+        ballast.unlink()
+        broker.start()
+        producer.check()
+        producer.check_queues()
 
 
 def test_a_disk_above_the_warning_level(tmp_path, said):

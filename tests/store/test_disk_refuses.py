@@ -243,6 +243,40 @@ async def test_a_stop_while_the_disk_refuses_is_no_clean_one(tmp_path, disk):
     assert bodies(again) == [b"1", b"2"]
 
 
+async def test_a_start_without_room_for_queue_units(tmp_path, disk, nursery, autojump_clock):
+    """It opens: the units are read from memory, and written once there is room. A queue that needs one file more does not fit."""
+    store = opened(tmp_path)
+    store.put([put_message(body=b"%d" % n, queue_id=n % 2) for n in range(18)])
+    store._release()  # As where the process dies.
+    disk.room = 30  # One unit, and a half one.
+    store = opened(tmp_path)
+    assert [bodies(store, number) for number in (0, 1)] == [
+        [b"%d" % n for n in range(first, 18, 2)] for first in (0, 1)
+    ]
+    assert statuses(store.put([put_message()])) == [PutStatus.SERVICE_NOT_AVAILABLE]
+    assert "consume queue failed: [Errno 28]" in store.why_not_writable
+    await nursery.start(store.run)
+    await trio.sleep(5)
+    assert (store.writable, any(units_on_disk(store, 1))) == (False, False)
+    assert not await store._parts.queue_flusher.flush(thorough=True)
+    disk.recover()
+    await trio.sleep(1.5)
+    assert store.writable
+    assert [units_on_disk(store, number) for number in (0, 1)] == [queue_units(store, number) for number in (0, 1)]
+
+
+def test_a_start_without_room_for_a_new_queue_file(tmp_path, disk):
+    """It is refused and changes nothing that a later one would miss."""
+    store = opened(tmp_path)
+    store.put([put_message(body=b"%d" % n) for n in range(11)])  # Ten units fill a file.
+    store._release()  # As where the process dies.
+    disk.room = 0
+    with pytest.raises(OSError, match="No space left"):
+        opened(tmp_path)
+    disk.recover()
+    assert bodies(opened(tmp_path)) == [b"%d" % n for n in range(11)]
+
+
 async def test_what_does_not_pass(tmp_path, disk, nursery, autojump_clock):
     """EIO: the content of the disk is unknown. It is not asked again."""
     store = opened(tmp_path)

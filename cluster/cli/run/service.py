@@ -22,6 +22,7 @@ from twinlog.cluster.cli.run.notify import Notifier
 from twinlog.cluster.cli.run.ports import busy_ports, in_use
 from twinlog.cluster.cli.run.up_plan import Port
 from twinlog.store.errors import StoreError
+from twinlog.store.util.sync import is_no_space
 
 CLEAN_STOP_SECONDS_MAX = 60  # After the end of the parent nothing can send a second signal.
 # Until the first collection: messages in flight are hundreds to thousands of objects, and no garbage.
@@ -99,8 +100,12 @@ def _told(
         busy = busy_ports([port for port in ports if port.number > 0], host)
         what, why = in_use(busy) if busy else (f"{error}.", "")
         return CliError(what, why, "Stop it, or choose another port in the configuration.")
+    what = "could not start" if is_starting else "had to stop"
+    if isinstance(error, OSError) and is_no_space(error):
+        where = f"{error.filename}: " if error.filename is not None else ""
+        step = "Make room there, then start again: what was acknowledged is in the log."
+        return CliError(f"The program {what}: the disk is full.", f"{where}{error.strerror}", step)
     if isinstance(error, OSError) and error.filename is not None:
-        what = "could not start" if is_starting else "had to stop"
         reason = f"{error.filename}: {error.strerror}"
         return CliError(f"The program {what}: the disk failed.", reason, "Check the disk, then start again.")
     if isinstance(error, (OSError, StoreError)) or (is_starting and isinstance(error, ValueError)):

@@ -9,7 +9,7 @@ from tests.store.records import put_message
 from twinlog.store.config import StoreConfig
 from twinlog.store.log.mapped_file_queue import MappedFileQueue
 from twinlog.store.message_store import MessageStore
-from twinlog.store.queue.consume_queue import ConsumeQueue
+from twinlog.store.queue.consume_queue import LATE_BYTES_MAX, ConsumeQueue
 from twinlog.store.queue.layout import UNIT, Unit
 from twinlog.store.record.scan import DispatchEntry
 
@@ -30,14 +30,14 @@ class Queue:
     def extend(self, count):
         for _ in range(count):
             assert self.queue.stage(entry(self.queue.max_offset if self.queue._next is None else self.queue._next))
-        self.queue.write(late=self.late)
+        self.queue.write(late_max=LATE_BYTES_MAX if self.late else 0)
 
     def put(self, count):
         """As a table does it: in memory where that can be, else staged."""
         for _ in range(count):
             new = entry(self.queue.max_offset if self.queue._next is None else self.queue._next)
             assert (self.late and self.queue.put_late(new)) or self.queue.stage(new)
-        self.queue.write(late=self.late)
+        self.queue.write(late_max=LATE_BYTES_MAX if self.late else 0)
 
     def settle(self, _count):
         self.queue.write_late()
@@ -92,7 +92,7 @@ def test_only_the_next_message_of_a_queue_is_put_in_memory(tmp_path):
     assert queue.queue.put_late(entry(2))
     queue.queue.stage(entry(3))
     assert not queue.queue.put_late(entry(4))  # Behind one that is not written yet.
-    queue.queue.write(late=True)
+    queue.queue.write(late_max=LATE_BYTES_MAX)
     assert queue.queue.put_late(entry(4))
     assert queue.queue.put_late(entry(5))
     assert not queue.queue.put_late(entry(6))  # It would fill the file.
@@ -105,7 +105,7 @@ def test_few_units_wait_and_many_do_not(tmp_path):
     sizes = []
     for number in range(1000):
         queue.stage(entry(number))
-        queue.write(late=True)
+        queue.write(late_max=LATE_BYTES_MAX)
         sizes.append(queue.files.files[-1].late_size)
     assert sizes[:3] == [20, 40, 60]
     assert max(sizes) <= 4096
