@@ -32,11 +32,17 @@ class ConsumeQueue:
     put_bytes: int = field(default=0, init=False)  # Of the messages that came one by one since the start.
     _staged: list[bytes] = field(factory=list, init=False)
     _next: int | None = field(default=None, init=False)  # The offset behind the staged units.
+    _files: list[MappedFile] = field(
+        init=False
+    )  # That of `files`: with thousands of queues each object on the way is a cold one.
+
+    def __attrs_post_init__(self) -> None:
+        self._files = self.files.files
 
     @property
     def max_offset(self) -> int:
         """The offset of the next message."""
-        files = self.files.files
+        files = self._files
         return (files[-1].start + files[-1].wrote) // CONSUME_QUEUE_UNIT if files else 0
 
     def put_late(self, entry: DispatchEntry) -> bool:
@@ -45,7 +51,7 @@ class ConsumeQueue:
         False, and nothing is done, for every other unit, for the first and last ones of a file, and where much is late: these
         are for stage() and write().
         """
-        files, end = self.files.files, entry.phy_offset + entry.size
+        files, end = self._files, entry.phy_offset + entry.size
         if not files or self._next is not None or not 0 <= self.max_phy_offset < end:
             return False
         file = files[-1]

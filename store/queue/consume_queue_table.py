@@ -123,6 +123,9 @@ class ConsumeQueueTable:
         self.get(topic, queue_id)
         return True
 
+    def __len__(self) -> int:
+        return len(self._queues)
+
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))
 

@@ -335,3 +335,11 @@ async def test_a_queue_file_that_is_deleted_meanwhile(tmp_path, monkeypatch):
     monkeypatch.undo()
     store.queue("T1", 1).files.files.clear()
     await store.close()
+
+
+def test_many_queues_have_recovery_points_further_apart():
+    """As far as a start still takes what follows a point for ours."""
+    mib = 1 << 20
+    assert [flush.point_distance(256 * mib, queues) // mib for queues in (0, 8, 5_000, 10_000, 1_000_000)] == [
+        256, 256, 512, 768, 768,
+    ]  # fmt: skip
