@@ -11,7 +11,6 @@ from typing import Any, Protocol, Self
 
 import anyio
 import anyio.abc
-from anyio.streams.tls import TLSStream
 from attrs import frozen
 
 
@@ -173,6 +172,8 @@ async def open_tls(stream: Stream, host: str, context: ssl.SSLContext) -> Stream
     """
     try:
         if isinstance(stream, AsyncioStream):
+            from anyio.streams.tls import TLSStream  # Half of all that anyio brings.
+
             try:
                 tls = await TLSStream.wrap(
                     stream.stream, server_side=False, hostname=host, ssl_context=context, standard_compatible=False
