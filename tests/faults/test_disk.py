@@ -7,6 +7,7 @@ after a restart.
 import errno
 import shutil
 import signal
+import subprocess
 import threading
 import time
 
@@ -112,6 +113,7 @@ def test_a_start_that_a_full_disk_refuses(tmp_path, said):
         producer.send_some(1)
         broker.end(signal.SIGKILL)
         shutil.rmtree(disk.path / "store" / "consumequeue")
+        subprocess.run(["sync", "-f", str(disk.path)], check=True)  # ext4 frees the blocks then.
         ballast = disk.fill()
         with pytest.raises(AssertionError, match=r"could not start: the disk is full(.|\n)*Make room"):
             broker.start()
