@@ -135,9 +135,9 @@ def produce(
         raise click.UsageError(
             "RocketMQ's own program is in no jar of Maven's: name rocketmq-example-4.9.7.jar by --example"
         )
-    if programs != ("ours",):
-        setup["programs"] = programs
     name = "produce"
+    if programs != ("ours",):
+        name, setup["programs"] = "produce-programs", programs
     if batch > 1:
         name, setup["batch"] = "batches", batch
     record(name, setup, bench.rows(), produces.line, out)

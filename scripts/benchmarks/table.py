@@ -167,6 +167,7 @@ def _slaves(count: int) -> str:
 
 PAGES = {
     "produce": page,
+    "produce-programs": page,
     "batches": page,
     "store": store_table.page,
     "ha": ha_table.page,
