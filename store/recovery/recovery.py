@@ -12,7 +12,8 @@ Behind bytes that are no record, the next sound record is searched. Where it con
 to the log, and only the damaged bytes are lost. Where it is older, or its number in its queue is taken, it is stale, left by an
 earlier cut by RocketMQ, which clears nothing: the log ends before the damage. It also does when nothing sound follows. The rest
 is kept in a side file, and the cut is durable. After a crash a slave's log ends before the damage in any case: its master sends
-the rest again, whole.
+the rest again, whole. Unless an earlier start kept what lies behind: producers were answered for what came later, which nobody
+else may have.
 
 Sources: CommitLog.recoverNormally and recoverAbnormally, DefaultMessageStore.recover; RocketMQ 4.9.8. RocketMQ cuts at the
 first bytes that are no record, rebuilds no single queue, and forgets a blank at the very end, which stays here: a replica
@@ -142,6 +143,8 @@ class Recovery:
     newest_timestamp: int = field(default=0, init=False)
     undispatched: list[DispatchEntry] = field(factory=list, init=False)
     refused: OSError | None = field(default=None, init=False)
+    kept_before: tuple[tuple[int, int], ...] = field(default=(), init=False)  # Damage that earlier starts kept.
+    kept: list[tuple[int, int]] = field(factory=list, init=False)  # By this one.
     _kept: int = field(default=0, init=False)  # Units that only the memory has.
 
     def __attrs_post_init__(self) -> None:
@@ -158,6 +161,7 @@ class Recovery:
         for damaged in point.damaged if point is not None else ():
             if damaged[1] > self.log.min_offset:
                 self.damaged.add(*damaged)
+        self.kept_before = self.side.load_kept_damage()
         self.of_queues.open()
         if point is not None and begins_at(point, self.log, after_crash=self.after_crash):
             self.from_point, self.start, self.last_record = True, point.offset, point.last
@@ -178,6 +182,7 @@ class Recovery:
         self.of_queues.keep_numbers(self.end)
         self._compare_ends()
         self._cut()
+        self._note_kept_damage()
         self.of_queues.finish(self.end)
         for queue in self.queues:
             queue.correct_min_offset(self.log.min_offset)
@@ -233,7 +238,7 @@ class Recovery:
                 if self._is_stale(entries, offset):
                     self.error = f"{self.error}, then stale records"
                     break
-                if self.after_crash and self.others_have_it:
+                if self.after_crash and self.others_have_it and not self._was_kept(damage, offset):
                     self.error = f"{self.error}; other members send the rest again"
                     break
                 self._keep_damage(damage, offset)
@@ -333,8 +338,18 @@ class Recovery:
         unit = self.queues.get(*key).unit(number)
         return unit.phy_offset if unit is not None else None
 
+    def _was_kept(self, start: int, end: int) -> bool:
+        return any(start == before and end >= after for before, after in self.kept_before)
+
+    def _note_kept_damage(self) -> None:
+        """Before anything comes behind it, or the next start could take it for new and cut what came."""
+        kept = {*self.kept, *(damaged for damaged in self.kept_before if damaged[1] <= self.start)}
+        if kept != set(self.kept_before):
+            self.side.save_kept_damage(kept)
+
     def _keep_damage(self, start: int, end: int) -> None:
         self.damaged.add(start, end)
+        self.kept.append((start, end))
         log_lines.error(
             "damaged bytes in the commit log; the messages behind them are kept",
             offset=start,

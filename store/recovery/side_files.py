@@ -1,4 +1,4 @@
-"""Files of recovery in ROOT/twinlog: the recovery point, the list of queues being rebuilt, and bytes cut from the log's end."""
+"""Files of recovery in ROOT/twinlog: the recovery point, queues being rebuilt, damage that was kept, bytes cut from the log's end."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -56,6 +56,25 @@ class SideFiles:
             save_durably(self.directory / "queues-to-rebuild", encode_point(point))
         else:
             remove_durably(self.directory / "queues-to-rebuild")
+
+    def load_kept_damage(self) -> tuple[tuple[int, int], ...]:
+        """Damaged bytes of the log behind which a start kept messages. Raises OSError."""
+        point = self._load("kept-damage")
+        return point.damaged if point is not None else ()
+
+    def save_kept_damage(self, damaged: Iterable[tuple[int, int]]) -> None:
+        """Note, durably, all that is kept now. Raises OSError."""
+        ranges = tuple(sorted(damaged))
+        if ranges:
+            point = RecoveryPoint(offset=0, log_start=0, log_file_size=0, queue_file_size=0, damaged=ranges)
+            save_durably(self.directory / "kept-damage", encode_point(point))
+        else:
+            remove_durably(self.directory / "kept-damage")
+
+    def cut_kept_damage(self, offset: int) -> None:
+        """The log is cut at `offset`: what comes there later is not what was kept. Raises OSError."""
+        if kept := self.load_kept_damage():
+            self.save_kept_damage(damaged for damaged in kept if damaged[1] <= offset)
 
     def keep_cut(self, offset: int, size: int, read: Callable[[int, int], bytes]) -> tuple[Path, int]:
         """Copy bytes that are about to be cut, the first CUT_BYTES_MAX of them; where to, and how many. Raises OSError."""

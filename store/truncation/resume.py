@@ -65,6 +65,7 @@ class UnfinishedCut:
         point = side.load_point()
         if point is None or point.offset > intent.offset or intent.kind is CutKind.BEGIN_ANEW:
             side.drop_point()
+        side.cut_kept_damage(intent.offset if intent.kind is CutKind.CUT else 0)
         DurableEnd(self.side).forget()
         lower_note(self.side / "index-behind", intent.offset if intent.kind is CutKind.CUT else 0)
         if intent.kind is CutKind.CUT:

@@ -257,6 +257,7 @@ class TruncationService:
         if self.points.offset > intent.offset or intent.kind is CutKind.BEGIN_ANEW:
             await trio.to_thread.run_sync(self.points.side.drop_point)
         offset = intent.offset if intent.kind is CutKind.CUT else 0
+        await trio.to_thread.run_sync(self.points.side.cut_kept_damage, offset)
         cut = CutFiles()
         try:
             self._cut_in_memory(cut, intent.kind, offset, last)

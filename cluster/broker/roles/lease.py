@@ -377,8 +377,11 @@ class LeaseRounds:
             if (address, answer.member) not in self._mistaken:
                 self._mistaken.add((address, answer.member))
                 log.info("another member answers at this address", peer=address, expected=id, found=answer.member)
-            return
-        self.silence.heard(address, trio.current_time())
+            # Members that moved are not known here yet. What they refuse holds at any address; a yes could be that of a copy.
+            if answer.accepted or answer.member not in self.others:
+                return
+            id = answer.member
+        self.silence.heard(self.joining.address_of(id), trio.current_time())
         if ask.id == member.id and self.leads:
             self.answers[id] = asked_at, answer
             self._answered.set()

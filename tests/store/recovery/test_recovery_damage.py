@@ -16,6 +16,7 @@ from twinlog.store.errors import MessageFormatError
 from twinlog.store.record.message import MAGIC_V1, decode_message
 from twinlog.store.record.resync import next_record
 from twinlog.store.recovery.queues import QueueRecovery
+from twinlog.store.recovery.side_files import SideFiles
 
 FILE_SIZE = 1 << 14
 BODY = bytes(1_000)
@@ -272,6 +273,42 @@ def test_who_has_others_takes_from_them_again_what_a_crash_damaged(crashed, role
     assert served(store) == expected(range(17))
     (kept,) = (crashed / "twinlog" / "cut").iterdir()
     assert b"%08d" % (COUNT - 1) in kept.read_bytes()
+    crash(store)
+
+
+@pytest.mark.parametrize("role", [BrokerRole.SLAVE, BrokerRole.SYNC_MASTER])
+def test_what_a_lone_master_kept_behind_damage_stays_when_others_have_come(crashed, role):
+    """It crashed, kept what lies behind the damage, and answered producers. It crashes again, and has a group by then."""
+    write(crashed, place(17) + 300, b"damage")
+    crash(small(crashed))
+    (crashed / "twinlog" / "recovery-point").unlink(missing_ok=True)
+    for _ in range(2):  # What was kept once stays kept.
+        store = make(crashed, mapped_file_size_commit_log=FILE_SIZE, broker_role=role)
+        store.is_replicated = role is not BrokerRole.SLAVE
+        store.load()
+        assert served(store) == {key: number for key, number in expected(range(COUNT)).items() if number != 17}
+        assert list(store.damaged) == [(place(17), place(18))]
+        crash(store)
+    assert not (crashed / "twinlog" / "cut").exists()
+    write(crashed, place(23) + 300, b"damage")  # This is new.
+    store = make(crashed, mapped_file_size_commit_log=FILE_SIZE, broker_role=role)
+    store.is_replicated = role is not BrokerRole.SLAVE
+    store.load()
+    assert store.max_offset == place(23)
+    crash(store)
+
+
+async def test_a_cut_ends_the_memory_of_damage_that_was_kept(crashed):
+    write(crashed, place(17) + 300, b"damage")
+    crash(small(crashed))
+    side = SideFiles(crashed / "twinlog")
+    assert side.load_kept_damage() == ((place(17), place(18)),)
+    store = small(crashed, broker_role=BrokerRole.SLAVE)
+    await store.truncate(place(20), "test")
+    assert side.load_kept_damage() == ((place(17), place(18)),)
+    await store.truncate(place(17), "test")
+    assert side.load_kept_damage() == ()
+    assert not (crashed / "twinlog" / "kept-damage").exists()
     crash(store)
 
 

@@ -99,11 +99,16 @@ class Member:
     disk_refuses: int = 0  # An errno.
     offsets: dict[str, int] = field(factory=dict)  # Of consumer groups.
     network: int = 0  # Another one: it has another IP.
+    host: int = field(init=False)  # In its network.
     answers: list[tuple[bytes, Answer]] = field(factory=list)  # Of all that was produced here.
     serving: trio.Nursery = field(init=False)
     _closes: bool = False
     _scope: trio.CancelScope = field(init=False)
     _ended: trio.Event = field(factory=trio.Event)
+
+    @host.default
+    def _first_host(self) -> int:
+        return self.number + 1
 
     @property
     def name(self) -> str:
@@ -111,7 +116,7 @@ class Member:
 
     @property
     def ip(self) -> str:
-        return f"10.0.{self.network}.{self.number + 1}"
+        return f"10.0.{self.network}.{self.host}"
 
     @property
     def address(self) -> str:

@@ -55,6 +55,32 @@ async def test_a_master_that_a_voter_calls_a_copy_does_not_serve(tmp_path, autoj
 
 
 @pytest.mark.parametrize("role", [SYNC, ASYNC])
+async def test_voters_that_swapped_their_addresses_refuse_a_copy(tmp_path, autojump_clock, nursery, role):
+    """The copy knows them by the addresses of before, where the other one of them answers."""
+    group = role_group(nursery, tmp_path, size=3, role=role)
+    await group.start()
+    a, b, c = group.members
+    await a.stop()
+    d = group.add(group.role)
+    shutil.copytree(a.root, d.root)
+    await a.start()
+    await group.settled()
+    await b.kill()
+    await c.kill()
+    b.host, c.host = c.host, b.host
+    await b.start()
+    await c.start()
+    await group.settled()
+    await a.kill()
+    await d.start()
+    for _ in range(300):
+        await trio.sleep(0.1)
+        assert not d.is_serving
+    assert d.word == "fenced"
+    assert "another directory goes on as member" in d.roles.member.status()[1]
+
+
+@pytest.mark.parametrize("role", [SYNC, ASYNC])
 async def test_a_master_in_whose_place_a_copy_went_on_ends(tmp_path, autojump_clock, nursery, role):
     group = role_group(nursery, tmp_path, size=3, role=role)
     await group.start()
