@@ -1,4 +1,4 @@
-"""Files of recovery in ROOT/twinlog: the recovery point, queues being rebuilt, damage that was kept, bytes cut from the log's end."""
+"""Files of recovery in ROOT/twinlog: the recovery point, queues being rebuilt, damage that was kept, bytes cut from the log."""
 
 import time
 from collections.abc import Callable, Iterable
