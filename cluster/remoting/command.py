@@ -11,7 +11,7 @@ Source: RemotingCommand.java, RocketMQSerializable.java, NettyDecoder.java (Rock
 
 import struct
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from attrs import define, field
@@ -32,6 +32,7 @@ _WORD, _FRAME_HEAD = Struct(">I"), Struct(">II")
 _FIXED, _SIZE, _KEY_SIZE = Struct(">hbhiii"), Struct(">i"), Struct(">h")
 assert (_FRAME_HEAD.size, _FIXED.size, _SIZE.size, _KEY_SIZE.size) == (8, 17, 4, 2)
 _WORD_SIZE = 4
+OPAQUE_AT = 5  # In a binary header.
 _loads, _join = orjson.loads, "".join
 _BINARY_CODE_MAX = 32_767
 
@@ -210,6 +211,32 @@ def _decode_binary_ext(data: bytes, at: int, end: int) -> dict[str, str]:
     return ext
 
 
+class BinaryFields(NamedTuple):
+    """Places in a binary header: where its fields begin, and of each its key, and where its value begins and ends."""
+
+    start: int
+    values: list[tuple[str, int, int]]
+
+
+def binary_fields(header: bytes) -> BinaryFields:
+    """The places of the fields of a header that decode() has taken."""
+    at = start = _FIXED.size + _FIXED.unpack_from(header)[-1] + _SIZE.size
+    values = []
+    while at < len(header):
+        key_end = at + _KEY_SIZE.size + _KEY_SIZE.unpack_from(header, at)[0]
+        value_start = key_end + _SIZE.size
+        value_end = value_start + _SIZE.unpack_from(header, key_end)[0]
+        values.append((header[at + _KEY_SIZE.size : key_end].decode(), value_start, value_end))
+        at = value_end
+    return BinaryFields(start, values)
+
+
+def binary_field(key: str) -> bytes:
+    """The beginning of a field, up to the length of its value."""
+    data = _utf8(key)
+    return _KEY_SIZE.pack(len(data)) + data
+
+
 def encode(command: RemotingCommand) -> bytes:
     """Encode a whole frame. Raises RemotingProtocolError when it is too long for peers, or a field does not fit."""
     body = command.body
@@ -221,7 +248,7 @@ def encode_header(command: RemotingCommand, body_size: int) -> bytes:
     if command.serialize_type == JSON:
         header = encode_json(command)
     elif command.serialize_type == ROCKETMQ:
-        header = _encode_binary(command)
+        header = encode_binary(command)
     else:
         raise RemotingProtocolError(f"serialize type {command.serialize_type} is unknown")
     return with_lengths(header, command.serialize_type, body_size)
@@ -258,7 +285,8 @@ def encode_json(command: RemotingCommand) -> bytes:
         return orjson.dumps(header)
 
 
-def _encode_binary(command: RemotingCommand) -> bytes:
+def encode_binary(command: RemotingCommand) -> bytes:
+    """Encode the header in RocketMQ's own form. Raises RemotingProtocolError for what does not fit it."""
     if command.code > _BINARY_CODE_MAX:
         raise RemotingProtocolError(f"code {command.code} does not fit the binary header, use JSON")
     remark = _utf8(command.remark) if command.remark else b""

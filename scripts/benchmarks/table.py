@@ -50,6 +50,11 @@ Clients: ours has headers in JSON, which is the client's default; *binary header
 `rocketmq.serialize.type=ROCKETMQ`. *RocketMQ's program* is `org.apache.rocketmq.example.benchmark.Producer`, which sets that by
 itself; it tells the rate of the last 9 s every 10 s, and of latencies the mean and the largest since its start. Each of its
 numbers of threads is a JVM of its own, of 1 GiB as its script starts it, with the first warm-up. It does not look at statuses.
+
+What differs between the programs is above all the form of the headers: a server that decodes JSON takes more of the machine for a
+message than one that decodes the binary form, so how far the two systems are apart depends on how well each does that. Until
+2026-11-28 twinlog read only headers in JSON by templates, and did with RocketMQ's program 0.7 of RocketMQ's rate with 64 threads
+(the raw results of that are kept beside these). JVMs, warm-up and what is counted make less of a difference.
 """
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tests.cluster.broker.sending import Producer, Wire, make_parts
 from twinlog.cluster.broker.roles.gate import Gate
-from twinlog.cluster.broker.send import templates
+from twinlog.cluster.broker.send import layouts, templates
 from twinlog.cluster.broker.send.requests import Send
 from twinlog.cluster.broker.tables.topics import TopicConfig
-from twinlog.cluster.remoting.command import ROCKETMQ, decode, encode
+from twinlog.cluster.remoting.command import JSON, ROCKETMQ, decode, encode
 from twinlog.cluster.remoting.errors import RemotingProtocolError
 
 WIRE = Path(__file__).parents[3] / "golden" / "wire"
@@ -62,11 +62,14 @@ def assert_same(producer, wire, frame, got):
     assert decode(command.body) == whole
 
 
-def test_the_next_messages_of_a_producer_are_read_by_its_template(producer):
-    wire, read = learnt(producer, frame_of(producer.command(properties=PROPERTIES)))
+@pytest.mark.parametrize("form", [JSON, ROCKETMQ])
+def test_the_next_messages_of_a_producer_are_read_by_its_template(producer, form):
+    first = producer.command(properties=PROPERTIES, g=1_600_000_000_000, serialize_type=form)
+    wire, read = learnt(producer, frame_of(first))
     for queue, tag, body in ((0, "TagA", b"hello"), (3, "Tag-B~ %s 标签", b""), (1, "!", b"x" * 2000)):
         properties = PROPERTIES.replace("TagA", tag).replace("7F", "AB")
-        frame = frame_of(producer.command(body=body, properties=properties, e=queue, g=1_700_000_000_123))
+        command = producer.command(body=body, properties=properties, e=queue, g=1_700_000_000_123, serialize_type=form)
+        frame = frame_of(command)
         assert_same(producer, wire, memoryview(frame), read(memoryview(frame)))
 
 
@@ -114,9 +117,10 @@ _FIELDS = st.fixed_dictionaries(
         "b": st.sampled_from(["T1", "TopicA", "unknown", "TBW102"]),
         "flag": st.sampled_from([0, 2, 3]),
         "version": st.sampled_from([409, 317]),
+        "serialize_type": st.sampled_from([JSON, ROCKETMQ]),
     },
 )
-_SPOILT = st.lists(st.tuples(st.integers(4, 500), st.sampled_from(b'09"\\,:{}a\x00\xff ')), max_size=2)
+_SPOILT = st.lists(st.tuples(st.integers(4, 500), st.sampled_from(b'09"\\,:{}a\x00\x01\x02\xff ')), max_size=2)
 
 
 @given(_PROPERTIES, _FIELDS, _PROPERTIES, _FIELDS, _SPOILT)
@@ -154,11 +158,11 @@ def test_headers_of_other_shapes_have_templates_too(producer):
     assert_same(producer, wire, again, read(again))
 
 
+@pytest.mark.parametrize("form", [JSON, ROCKETMQ])
 @pytest.mark.parametrize(
     "more",
     [
         {"flag": 1},
-        {"serialize_type": ROCKETMQ},
         {"code": 10},
         {"m": "true"},
         {"b": "none-such"},
@@ -166,8 +170,8 @@ def test_headers_of_other_shapes_have_templates_too(producer):
     ],
     ids=str,
 )
-def test_what_is_no_plain_send_in_json_has_none(producer, more):
-    frame = frame_of(producer.command(**{"properties": PROPERTIES} | more))
+def test_what_is_no_plain_send_has_none(producer, form, more):
+    frame = frame_of(producer.command(**{"properties": PROPERTIES, "serialize_type": form} | more))
     _, read = learnt(producer, frame)
     assert read(frame) is None
 
@@ -206,9 +210,58 @@ def test_what_does_not_fit_is_left(producer, old, new):
     assert read(len(header).to_bytes(4) + header) is None
 
 
+def in_binary(name, value):
+    """A field of a binary header."""
+    return len(name).to_bytes(2) + name + len(value).to_bytes(4) + value
+
+
+def replaced(frame, old, new):
+    """A frame with a binary header, with its lengths as they have to be."""
+    assert frame.count(old) == 1
+    header, more = frame[4:].replace(old, new), len(new) - len(old)
+    size = int.from_bytes(header[17:21]) + more
+    return (len(header) | ROCKETMQ << 24).to_bytes(4) + header[:17] + size.to_bytes(4) + header[21:]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (in_binary(b"e", b"0"), in_binary(b"e", b"4")),  # The topic has four queues.
+        (in_binary(b"e", b"0"), in_binary(b"e", b"00000")),
+        (in_binary(b"e", b"0"), in_binary(b"e", b"-1")),
+        (in_binary(b"g", b"17"), in_binary(b"g", b"170")),
+        (in_binary(b"h", b"0"), in_binary(b"h", b"1")),
+        (in_binary(b"m", b"false"), in_binary(b"m", b"false") + in_binary(b"e", b"1")),
+        (in_binary(b"m", b"false"), in_binary(b"m", b"false") * 2),
+        (b"TagA", b"TagAB"),  # The properties' own length is as it was.
+        (b"TagA", b"Ta\xffA"),
+        (b"TagA", b"Ta\x01A"),
+        (b"true", b"fals"),
+        (b"\0\0\0\x07", b"\xff\0\0\x07"),  # Opaque below 0.
+    ],
+)
+def test_what_does_not_fit_in_binary_is_left(producer, old, new):
+    command = producer.command(properties=PROPERTIES, body=b"", g=17, serialize_type=ROCKETMQ)
+    frame = frame_of(evolve(command, opaque=7))
+    _, read = learnt(producer, frame)
+    assert read(frame) is not None
+    assert read(replaced(frame, in_binary(b"e", b"0"), in_binary(b"e", b"003"))).queue_id == 3
+    assert read(replaced(frame, old, new)) is None
+
+
+def test_a_binary_header_whose_fields_end_elsewhere_is_left(producer):
+    frame = frame_of(producer.command(properties=PROPERTIES, body=b"body", serialize_type=ROCKETMQ))
+    _, read = learnt(producer, frame)
+    assert read(frame) is not None
+    size = int.from_bytes(frame[21:25])
+    for other in (size - 1, size + 1):
+        assert read(frame[:21] + other.to_bytes(4) + frame[25:]) is None
+
+
+@pytest.mark.parametrize("form", [JSON, ROCKETMQ])
 @pytest.mark.parametrize("size", [-1, 1, 1 << 24])
-def test_a_header_of_another_size_or_kind_is_left(producer, size):
-    frame = frame_of(producer.command(properties=PROPERTIES))
+def test_a_header_of_another_size_or_kind_is_left(producer, size, form):
+    frame = frame_of(producer.command(properties=PROPERTIES, serialize_type=form))
     _, read = learnt(producer, frame)
     assert read((int.from_bytes(frame[:4]) + size).to_bytes(4) + frame[4:]) is None
 
@@ -237,7 +290,7 @@ def test_a_gap_is_where_the_value_was_read(producer, own, copy, others):
         ("a", "a"),
         ("a", "CLUSTER"),
         ("a", "INNER_MULTI_DISPATCH"),
-        tuple(map(str, range(templates.VALUES_MAX + 1))),
+        tuple(map(str, range(layouts.VALUES_MAX + 1))),
     ],
     ids=str,
 )
