@@ -113,10 +113,14 @@ def _is_promised_to_others(world: "RoleWorld", master: "RoleMember") -> bool:
 
 
 def _check_help(world: "RoleWorld", member: "RoleMember") -> None:
-    """Histories prove what is given up: no slave needs a person to follow."""
+    """Histories prove what is given up: no slave needs a person to follow. Two that were wiped do: neither knows its promises."""
+    wiped = [
+        each for each in world.role_members if each.roles is not None and each.roles.member.wiped_record is not None
+    ]
     is_damaged = any(each.store is not None and list(each.store.damaged) for each in world.role_members)
     is_deleted = "were deleted there" in member.says()  # Retention made room before it came back.
-    if not is_damaged and not is_deleted and not world.lost_before_record and not _displaced(world):
+    needs_a_person = len(wiped) > 1 or is_damaged or is_deleted or world.lost_before_record or _displaced(world)
+    if not needs_a_person:
         world.violated(f"{member.name} was to follow by itself: {member.says()}")
 
 

@@ -179,6 +179,9 @@ class RoleWorld(World):
         lost = self.book.began(line, may_lose=may_lose)
         if lost:
             self.trace(f"{line} lacks {len(lost)} acknowledged messages: {may_lose}")
+            # Who has no record by then keeps no history, either: nobody knows that its bytes were given up.
+            states = [member.durable_role() for member in self.role_members if member.log.end > line.start]
+            self.lost_before_record |= any(state is None or state.group is None for state in states)
 
     # What producers tell
 
