@@ -93,7 +93,7 @@ def page(report: dict[str, Any], raw: str) -> str:
         INTRODUCTION,
         report,
         raw,
-        title="Produce" if batch == 1 else "Batches",
+        title=_title(report["setup"]),
         of_batch="" if batch == 1 else f"of {batch} messages together ",
         answer_only=ANSWER_ONLY if any(row["role"] is None for row in results) else "",
         latency="" if batch == 1 else ", latencies are of a send",
@@ -112,6 +112,12 @@ def page(report: dict[str, Any], raw: str) -> str:
                     title = f"{role}, {threads} client thread{'s' * (threads > 1)}{PROGRAMS[program]}"
                     parts.append(f"\n## {title}\n\n{_table(rows)}")
     return "".join(parts)
+
+
+def _title(setup: Row) -> str:
+    if setup.get("batch", 1) > 1:
+        return "Batches"
+    return "Produce with RocketMQ's own program, too" if "rocketmq" in setup.get("programs", ()) else "Produce"
 
 
 def _program(row: Row) -> str:
