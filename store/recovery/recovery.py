@@ -106,7 +106,7 @@ log_lines = structlog.get_logger()
 _ZEROS_AFTER_CLEAN_STOP = 8 << 20
 _ZEROS_AFTER_CRASH = 64 << 20
 _DISPATCH_BATCH = 32_768
-_KEPT_MAX = 1 << 20  # Units, of 20 bytes.
+_UNITS_KEPT_MAX = 1 << 20  # Units, of 20 bytes.
 
 
 @define(kw_only=True)
@@ -145,7 +145,7 @@ class Recovery:
     refused: OSError | None = field(default=None, init=False)
     kept_before: tuple[tuple[int, int], ...] = field(default=(), init=False)  # Damage that earlier starts kept.
     kept: list[tuple[int, int]] = field(factory=list, init=False)  # By this one.
-    _kept: int = field(default=0, init=False)  # Units that only the memory has.
+    _units_kept: int = field(default=0, init=False)  # Units that only the memory has.
 
     def __attrs_post_init__(self) -> None:
         point = self.noted = self.side.load_point()
@@ -298,13 +298,13 @@ class Recovery:
         try:
             grown = put()
         except OSError as error:
-            if not is_no_space(error) or self._kept > _KEPT_MAX:
+            if not is_no_space(error) or self._units_kept > _UNITS_KEPT_MAX:
                 raise
             self.refused = error
             grown = self.queues.keep_refused()
         count = sum(map(len, grown.values()))
         self.dispatched += count
-        self._kept += count if self.refused is not None else 0
+        self._units_kept += count if self.refused is not None else 0
 
     def _is_explained(self, entry: DispatchEntry, number: int) -> bool:
         """True when messages `number` up to this one are missing for a known reason."""

@@ -106,7 +106,7 @@ def test_a_start_on_a_disk_too_full_for_the_queues(tmp_path, said):
 
 
 def test_a_start_that_a_full_disk_refuses(tmp_path, said):
-    """Where even a directory for the queue finds no room: the error says what to do, and nothing is lost."""
+    """Even a directory for the queue finds no room: the error says what to do, and nothing is lost."""
     image = make_image(tmp_path / "image", megabytes=16)
     with ext4(image, tmp_path / "disk") as disk, Broker(disk.path / "store", said) as broker:
         producer = Producer(broker)

@@ -301,7 +301,7 @@ class StartRules:
         named = member.named_in(record)
         assert named is not None
         voters = record.voters - {named.id} - self.gone
-        new = []  # Addresses of voters where another directory answers.
+        anew: set[str] = set()  # Addresses where a directory answers that the record does not name.
         for address in self._and_registered(map(record.address_of, voters)):
             try:
                 found = await member.calls.history(address)
@@ -310,14 +310,15 @@ class StartRules:
                 continue
             voter = record.member(found.member) if found is not None else None
             if found is None or voter is None or voter.id not in voters:
-                new += [address] * (found is not None and voter is None)
+                if found is not None and voter is None:
+                    anew.add(address)
                 continue
             if is_successor(found.codes, voter.code):
                 self._heard[voter.id] = max(found.promised, found.id)
         silent = [record.address_of(id) for id in sorted(voters - self._heard.keys())]
         if silent:
             why = f"its files were wiped, and it has to hear {', '.join(silent)} before it follows"
-            if new := sorted(set(new) & set(silent)):
+            if new := sorted(anew.intersection(silent)):
                 name = member.me().name or member.address
                 why += f"; at {', '.join(new)} other files are now. If those are gone, too, next: twinlog reinit {name}"
             member.become("waiting", why)

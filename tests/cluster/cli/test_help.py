@@ -94,7 +94,7 @@ NOBODY = ("-n", "127.0.0.1:1")  # A port that refuses at once: all that a comman
 def test_a_broker_starts_without_what_few_of_them_use():
     found = imported_by("broker", "--help")
     assert "twinlog.cluster.broker.broker" in found
-    assert not found & {"psutil", "yaml", "tenacity", "numpy", "pyspark"}
+    assert not found & {"psutil", "yaml", "tenacity", "numpy", "pyspark", "anyio.streams.tls"}
 
 
 @pytest.mark.slow

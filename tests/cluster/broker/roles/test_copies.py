@@ -22,6 +22,16 @@ def running_copy(group: Group, member: Member) -> Member:
     return copy
 
 
+async def older_copy(group: Group, member: Member) -> Member:
+    """A copy of the directory before the last start of a member, which the others know by now."""
+    await member.stop()
+    copy = group.add(group.role)
+    shutil.copytree(member.root, copy.root)
+    await member.start()
+    await group.settled()
+    return copy
+
+
 async def moved(member: Member) -> None:
     """Start it again at another IP."""
     await member.kill()
@@ -38,11 +48,7 @@ async def test_a_master_that_a_voter_calls_a_copy_does_not_serve(tmp_path, autoj
     group = role_group(nursery, tmp_path, size=3, role=role)
     await group.start()
     a, _b, _c = group.members
-    await a.stop()
-    d = group.add(group.role)
-    shutil.copytree(a.root, d.root)
-    await a.start()
-    await group.settled()
+    d = await older_copy(group, a)
     await a.kill()
     await d.start()
     await trio.sleep(30)
@@ -60,11 +66,7 @@ async def test_voters_that_swapped_their_addresses_refuse_a_copy(tmp_path, autoj
     group = role_group(nursery, tmp_path, size=3, role=role)
     await group.start()
     a, b, c = group.members
-    await a.stop()
-    d = group.add(group.role)
-    shutil.copytree(a.root, d.root)
-    await a.start()
-    await group.settled()
+    d = await older_copy(group, a)
     await b.kill()
     await c.kill()
     b.host, c.host = c.host, b.host

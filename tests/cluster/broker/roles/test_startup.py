@@ -266,6 +266,25 @@ async def test_an_emptied_member_follows_once_a_person_says_so(autojump_clock, t
     await three.settled()
 
 
+async def test_two_emptied_members_say_that_a_person_has_to_decide(autojump_clock, three):
+    """Each waits for the other one, which does not know what it promised, either."""
+    _a, b, c = three.members
+    for member in (b, c):
+        await member.kill()
+        shutil.rmtree(member.root)
+    await b.start()
+    await trio.sleep(5)
+    assert "other files" not in b.roles.member.why
+    await c.start()
+    await trio.sleep(10)
+    for member, other in ((b, c), (c, b)):
+        assert member.word == "waiting"
+        assert f"at {other.address} other files are now" in member.roles.member.why
+        assert "next: twinlog reinit" in member.roles.member.why
+        await member.roles.reinit(ReinitRequest())
+    await three.settled()
+
+
 async def test_reinit_and_pause(autojump_clock, pair):
     a, b = pair.members
     a.put(3)
