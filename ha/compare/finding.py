@@ -32,11 +32,12 @@ REPAIR = (
 
 @frozen
 class Finding:
-    """One finding, for status and log. `offset` in bytes."""
+    """One finding, for status and log. `offset` in bytes. `is_lost_there`: this slave has a record that its master lost."""
 
     kind: FindingKind
     offset: int
     text: str
+    is_lost_there: bool = False
 
 
 def diverged(
@@ -89,7 +90,7 @@ def damaged(offset: int, own_record: bytes | None) -> Finding:
             f"({describe(own_record)}), and what follows is equal again. Nothing is taken from this master, which may have "
             "given the numbers of the lost messages to others. Repair its log from this one, or make this slave the master"
         )
-    return Finding("damaged", offset, text)
+    return Finding("damaged", offset, text, is_lost_there=own_record is not None)
 
 
 def ahead(common_end: int | None, own_max: int, peer_max: int) -> Finding:

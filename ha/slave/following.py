@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import structlog
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from twinlog.ha.compare.comparison import LogComparison, answer_of
 from twinlog.ha.compare.finding import Finding, diverged_in_overlap, not_compared
@@ -174,7 +174,7 @@ class Following:
                 raise HAUnfitError(verdict.finding)
             case Refusal(why):
                 text = f"{verdict.finding.text}. haAutoResync does nothing here: {why}"
-                raise HAUnfitError(Finding(verdict.finding.kind, verdict.finding.offset, text))
+                raise HAUnfitError(evolve(verdict.finding, text=text))
         await self.role.suspect_tail(repair.why)
         await self._make_fit(repair, "haAutoResync: log repaired to fit its master's")
         self.memory.resync.done(verdict)

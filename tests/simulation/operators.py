@@ -267,6 +267,14 @@ async def repair(world: "RoleWorld", member: "RoleMember", verb: str) -> None:
     await ask(world, member, verb, RewindRequest(accept_data_loss=ANY_LOSS) if verb == "rewind" else ReinitRequest())
 
 
+async def take_over(world: "RoleWorld", member: "RoleMember", master: "RoleMember") -> None:
+    """Stop a master that lost messages, and make the slave that has them the next one."""
+    master.stop(PATIENCE)
+    while master.up:
+        await trio.sleep(0.1)
+    await start(world, member, "forced failover")
+
+
 async def ask(world: "RoleWorld", member: Any, verb: str, what: object) -> None:
     """On its own machine, as its admin does it; nobody waits for the answer."""
     if member.calls_nursery is None or not member.up:

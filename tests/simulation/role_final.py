@@ -97,7 +97,11 @@ async def help_on(world: "RoleWorld") -> None:
         return
     for name in unequal(world):
         member = world.member(name)
-        if member not in masters:
+        if member not in masters and member.has_what_its_master_lost():
+            world.trace(f"{name} is to be master: {member.says()}")
+            await operators.take_over(world, member, masters[0])
+            return
+        elif member not in masters:
             verb = "rewind" if member.asked < 1 else "reinit"
             world.trace(f"{name} is to {verb}: {member.says()}")
             _check_help(world, member)

@@ -65,6 +65,12 @@ async def reinit(member: Member, rules: StartRules, ask: ReinitRequest) -> None:
         member.changed.set()
         return
     master = await _master_of(member, "reinit")
+    if (found := member.ha.client.finding) is not None and found.is_lost_there:
+        me = member.me().name or member.address
+        raise RoleRefusedError(
+            f"{me} has a record at {found.offset} that the log of its master, {master.address}, has lost: it may be the last copy",
+            f"stop {master.address}, and then: twinlog failover --candidate {me}; the other one can be given to reinit after that",
+        )
     if ask.dry_run:
         return
     why = f"reinit with the log of {master.address}"

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from tests.support.group.stores import peers_of, role_group
-from twinlog.cluster.broker.peers.role_messages import RewindRequest, RoleRefusedError
+from twinlog.cluster.broker.peers.role_messages import ReinitRequest, RewindRequest, RoleRefusedError
 from twinlog.ha.errors import HAPeerError
 
 BODY = b"x" * 100  # As Node.put() has it.
@@ -104,3 +104,31 @@ async def test_no_switchover_to_a_log_that_is_damaged(autojump_clock, pair):
     state = await pair.change("switchover", b)
     assert f"holds the same bytes; needed equal logs; actual a difference at {differs}" in state.error
     assert a.word == "serving"
+
+
+async def test_no_reinit_of_a_slave_that_has_what_its_master_lost(autojump_clock, pair):
+    """It may be the last copy. It becomes master instead, and then the other one may begin anew."""
+    a, b = pair.members
+    a.put(400)
+    await pair.settled()
+    for node in (b, a):
+        await node.stop()
+    lost = forge(a, 2, is_sound=False)
+    (a.side / "digest").unlink(missing_ok=True)
+    await a.start()
+    await b.start()
+    await trio.sleep(10)
+    end = b.store.max_offset
+    assert b.ha.client.finding.is_lost_there
+    for dry_run in (True, False):
+        with pytest.raises(RoleRefusedError, match=f"has a record at {lost} that the log of its master, .*, has lost") as refusal:
+            await b.roles.reinit(ReinitRequest(dry_run=dry_run))
+        assert "twinlog failover --candidate" in str(refusal.value)
+    assert b.store.max_offset == end
+    await a.stop()
+    assert (await pair.change("failover", b)).error == ""
+    await a.start()
+    await trio.sleep(10)
+    await a.roles.reinit(ReinitRequest())
+    assert await pair.settled() is b
+    assert pair.are_equal()
