@@ -7,7 +7,8 @@
 
 A serving master runs, too, as its own successor, where a voter has promised a newer epoch that nobody began, or won another of
 the same number: that voter can follow no older one, and nobody takes a promise back, so it would be lost to the group, or with
-it all acknowledgements. Of two masters of one number only the one with the greater key is not outdone.
+it all acknowledgements. Of two masters of one number only the one with the greater key is not outdone. If that one is gone, a
+slave of it that has more than the other one runs, although that serves: it can never follow it.
 
 Safety is not decided here: whoever runs has to win the votes of votes.py, and is judged by them. What is decided here is that a
 living master is left alone, that the best candidate goes first, and that failures are not repeated without end.
@@ -191,7 +192,7 @@ def objection(facts: Facts, group: GroupRecord, asked: Asked) -> str:
             return f"{label} cannot say whether it hears the master: it is of an older version"
         # Of a serving master, whoever follows it hears it. Who follows, or waits for, a newer one, hears that one.
         is_older = facts.is_serving and answer.promised.epoch <= answers[facts.own].promised.epoch
-        if id != facts.own and answer.hears and not is_older:
+        if id != facts.own and answer.hears and not is_older and not _is_stuck(answer, answers[facts.own]):
             return f"{label} hears a master" if not answer.is_master else f"{label} is master"
         if answer.group is not None and mode_of(answer.group) not in AUTOMATIC:
             return f"the members disagree: {label} has autoFailover={mode_of(answer.group)}"
@@ -201,6 +202,14 @@ def objection(facts: Facts, group: GroupRecord, asked: Asked) -> str:
     if not judged.may:
         return f"{judged.rule}: needed {judged.needed}, actual {judged.actual}"
     return _alone(facts, group, asked) if not facts.is_serving else _not_outpromised(facts, group, answers)
+
+
+def _is_stuck(master: VoteReply, own: VoteReply) -> bool:
+    """Whether this member can never follow a master, since it promised the same number to another winner, and that master cannot
+    begin anew, since this member has more.
+    """
+    is_rival = master.is_master and master.promised.epoch == own.promised.epoch and master.promised != own.promised
+    return is_rival and key_of(own.entries, own.max_offset) > key_of(master.entries, master.max_offset)
 
 
 def accepted_loss(group: GroupRecord, loss_max: int) -> int | None:
@@ -219,7 +228,8 @@ def _not_outpromised(facts: Facts, group: GroupRecord, answers: Mapping[str, Vot
 
 def _alone(facts: Facts, group: GroupRecord, asked: Asked) -> str:
     """Reason why a member whose own vote is enough must not take being alone for the master's death."""
-    if needed(group) > 1:
+    own = asked.answers[facts.own]
+    if needed(group) > 1 or any(_is_stuck(answer, own) for answer in asked.answers.values()):
         return ""
     if (
         group.is_in_etcd

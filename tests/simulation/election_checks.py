@@ -106,7 +106,10 @@ class ElectionBook:
     def begins(self, member: "RoleMember", ask: "ChangeRequest") -> None:
         """Raises Violation."""
         now, group = trio.current_time(), _group(member)
-        serving = {each.name: each.serves_since for each in self.world.role_members if each.up and each.writable}
+        masters = [
+            each for each in self.world.role_members if each.up and each.writable and not _is_stuck(each, member)
+        ]
+        serving = {each.name: each.serves_since for each in masters}
         before = [run for run in self.runs.get(member.name, []) if run.starts == member.starts]
         self.runs.setdefault(member.name, []).append(Run(now, member.starts, serving))
         self.world.trace(f"{member.name} begins by itself: {ask.verb}")
@@ -234,6 +237,13 @@ class ElectionBook:
             return
         if max(after - at for at, after in zip(times, [*times[1:], run.at], strict=True)) < HEARD:
             raise Violation(f"E1: {member.name} was elected by {voter.name}, which heard {masters} all the time")
+
+
+def _is_stuck(master: "RoleMember", member: "RoleMember") -> bool:
+    """Whether the member promised the master's number to another winner, and has more: only a newer number can unite them."""
+    state, own = member.durable_role(), master.durable_epochs()[-1].id
+    is_rival = state is not None and state.promised.epoch == own.epoch and state.promised != own
+    return is_rival and member.key[1:] > master.key[1:]
 
 
 def _group(member: "RoleMember") -> "GroupRecord | None":

@@ -66,10 +66,10 @@ async def reinit(member: Member, rules: StartRules, ask: ReinitRequest) -> None:
         return
     master = await _master_of(member, "reinit")
     if (found := member.ha.client.finding) is not None and found.is_lost_there:
-        me = member.me().name or member.address
+        me, lost_by = member.me().name or member.address, master.address
         raise RoleRefusedError(
-            f"{me} has a record at {found.offset} that the log of its master, {master.address}, has lost: it may be the last copy",
-            f"stop {master.address}, and then: twinlog failover --candidate {me}; the other one can be given to reinit after that",
+            f"{me} has a record at {found.offset} that the log of its master, {lost_by}, has lost: it may be the last copy",
+            f"stop {lost_by}, and then: twinlog failover --candidate {me}; after that {lost_by} can begin anew, with reinit",
         )
     if ask.dry_run:
         return

@@ -93,6 +93,11 @@ LOST = evolve(answer("c"), promised=EpochId(5, "c"))
 OWN = evolve(answer("a"), promised=EpochId(2, "a"))
 FOLLOWER = evolve(answer("b", hears=True), promised=EpochId(2, "a"))
 RIVAL = evolve(answer("c", entries=with_entry(SECOND[:1], evolve(SECOND[1], winner="c"))), promised=EpochId(2, "c"))
+STUCK = evolve(OWN, hears=True, is_master=True)  # Beside RIVAL, which has more.
+OF_RIVAL = evolve(RIVAL, address="b")  # A slave that followed it.
+OF_LESSER = evolve(  # A slave of one that has less than a.
+    OF_RIVAL, promised=EpochId(2, "B"), entries=with_entry(SECOND[:1], evolve(SECOND[1], winner="B"))
+)
 
 
 def serving(**more: object) -> Facts:
@@ -186,6 +191,12 @@ TABLE = [
     # Two may win one number where any single vote elects. Both know which of them begins anew.
     (serving(group=record(3, 3), asked=asked(evolve(OWN, hears=True), FOLLOWER, RIVAL)), WAIT, "newest bytes"),
     (serving(own="c", group=record(3, 3), asked=asked(OWN, FOLLOWER, RIVAL)), RUN, ""),
+    # The other one is gone, and a slave of its epoch has more than the one that serves, and can never follow it.
+    (facts(record(3, 3), asked=asked(STUCK, OF_RIVAL)), RUN, ""),
+    (facts(record(3, 3), asked=asked(STUCK, OF_RIVAL, witnesses=(SOMEBODY,))), RUN, ""),
+    (facts(record(3, 3), asked=asked(STUCK, OF_LESSER)), WAIT, "a is master"),
+    (facts(record(3, 3), asked=asked(STUCK, evolve(OF_RIVAL, promised=OWN.promised))), WAIT, "a is master"),
+    (facts(record(3, 3), asked=asked(STUCK, evolve(OF_RIVAL, promised=EpochId(3, "c")))), WAIT, "a is master"),
     (serving(asked=asked(OWN, FOLLOWER, evolve(LOST, hears=True))), WAIT, "c hears a master"),
     (serving(outpromised=False), STAY, "it is the master"),
     (serving(suspected_at=None, seconds_left=2.0), WAIT, "c has promised"),

@@ -121,7 +121,9 @@ async def test_no_reinit_of_a_slave_that_has_what_its_master_lost(autojump_clock
     end = b.store.max_offset
     assert b.ha.client.finding.is_lost_there
     for dry_run in (True, False):
-        with pytest.raises(RoleRefusedError, match=f"has a record at {lost} that the log of its master, .*, has lost") as refusal:
+        with pytest.raises(
+            RoleRefusedError, match=f"has a record at {lost} that the log of its master, .*, has lost"
+        ) as refusal:
             await b.roles.reinit(ReinitRequest(dry_run=dry_run))
         assert "twinlog failover --candidate" in str(refusal.value)
     assert b.store.max_offset == end
