@@ -9,6 +9,7 @@ from attrs import define, evolve, field
 from tests.simulation import role_checks, role_offsets
 from tests.simulation.determinism import enter
 from tests.simulation.peer import SimPeer
+from tests.support.group.stores import anybody
 from twinlog.cluster.broker.peers.role_messages import Op, PausedMaster, Plain
 from twinlog.ha.election.voter import LeaseReply, LeaseRequest, VoteReply, VoteRequest
 from twinlog.ha.election.witness import WitnessReply, judge_report, silent
@@ -43,7 +44,7 @@ class SimCalls:
 
     async def lease(self, address: str, ask: LeaseRequest, *, timeout_ms: float) -> LeaseReply:
         async def handle(member: "RoleMember") -> LeaseReply:
-            answer = await member.service.voter.renew_lease(ask)
+            answer = await member.service.renew_lease(ask, anybody)
             self.world.elections.leased(member, ask, answer)
             self.world.guard(lambda: role_checks.leased(member, ask, answer))
             return answer

@@ -97,7 +97,12 @@ class RoleProcessor:
         await self._require_allowed(request)
         ask = _read(LeaseRequest, request)
         _require_sender(request, ask.member)
-        return await _answered(self.roles.voter.renew_lease, ask)
+
+        async def may_join(member: GroupMember) -> bool:
+            await self.settings.hosts.renew(*_addresses(member))
+            return self._may_join(request, member)
+
+        return await _answered(lambda ask: self.roles.renew_lease(ask, may_join), ask)
 
     async def request_vote(self, header: RequestVote, request: Request) -> Reply:
         """Answer 20005: vote in an election; a refusal is a success with its reason."""

@@ -56,6 +56,8 @@ class CandidateSurvey:
     member: Member
     voter: Voter
     outside: EtcdRecord
+    # By id: where members ask from that the record has elsewhere. For a dry run: what is promised there may be a copy's word.
+    moved: Mapping[str, str] = field(factory=dict)
     group: GroupRecord | None = field(default=None, init=False)
     kept: KeptRecord | None = field(default=None, init=False)  # Where etcd keeps the record.
     why_not_kept: str = field(default="", init=False)  # Why it is not known there.
@@ -190,6 +192,8 @@ class CandidateSurvey:
 
     def address_of(self, id: str) -> str:
         """The address of a member, as far as it is known."""
+        if id in self.moved:
+            return self.moved[id]
         member = self.group.member(id) if self.group is not None else None
         return member.address if member is not None and id != self.member.own else self.member.address_of(id)
 

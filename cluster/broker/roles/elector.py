@@ -218,7 +218,8 @@ class Elector:
 
     async def _ask(self) -> None:
         """Ask the other voters, and witnesses, without any effect."""
-        at, survey = trio.current_time(), CandidateSurvey(self.member, self.voter, self.leases.outside)
+        at, moved = trio.current_time(), {id: asker.address for id, asker in self.leases.joining.pending.items()}
+        survey = CandidateSurvey(self.member, self.voter, self.leases.outside, moved)
         replies: tuple[WitnessReply, ...] = ()
 
         async def ask_witnesses() -> None:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import structlog
-from attrs import define, field
+from attrs import define, evolve, field
 
 from twinlog.cluster.broker.roles.member import Member, place_of
 from twinlog.cluster.remoting.names import HA_PORT_DISTANCE, shifted
 from twinlog.cluster.remoting.route import MASTER_ID
 from twinlog.ha.election.group_record import unproven_asker
+from twinlog.ha.election.voter import LeaseRequest
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.epoch_file import EpochId
 from twinlog.store.member_file import is_successor
@@ -77,6 +78,17 @@ class JoinRequests:
         """The address of a member: the one that it asks from, before the record has it."""
         asker = self.pending.get(id)
         return asker.address if asker is not None else self.member.address_of(id)
+
+    def rival(self, ask: LeaseRequest) -> GroupMember | None:
+        """The other master that asks for a lease, if the record has it at another address: whoever follows nobody tells its new
+        address to nobody else.
+        """
+        group = self.member.group
+        known = group.member(ask.member) if group is not None and self.member.is_serving else None
+        if known is None or ask.member == self.member.own or ask.address == known.address:
+            return None
+        moved = {"address": ask.address, "ha_address": ask.ha_address, "member_address": ask.member_address}
+        return evolve(known, codes=ask.codes, **moved)
 
     async def why_not(self, asker: GroupMember) -> str:
         """Reason why a directory may not take part under its id: another one does. "" when it may."""

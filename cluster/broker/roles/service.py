@@ -14,7 +14,7 @@ Decisions are pure and in ha/election: votes.py, voter.py, epochs.py, group_reco
 clock.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 import structlog
 import trio
@@ -49,7 +49,7 @@ from twinlog.cluster.broker.roles.write_pause import WritePause
 from twinlog.ha.election.commit import RecordKeeper
 from twinlog.ha.election.group_record import with_auto_failover, with_pause
 from twinlog.ha.election.in_sync_set import why_not_by_members
-from twinlog.ha.election.voter import LeaseReply
+from twinlog.ha.election.voter import LeaseReply, LeaseRequest
 from twinlog.ha.errors import HAError
 from twinlog.ha.peer import PeerHistory
 from twinlog.store.role_file import AutoFailover, GroupMember, GroupRecord, Pause, Scheduled
@@ -200,6 +200,14 @@ class RoleService:
         if asker is not None:
             self.joining.ask(asker)
         return self.member.own_history()
+
+    async def renew_lease(self, ask: LeaseRequest, may_join: Callable[[GroupMember], Awaitable[bool]]) -> LeaseReply:
+        """The answer to 20004. `may_join`: whether a member may say that it is at another address now. Raises RoleFileError."""
+        answer = await self.voter.renew_lease(ask)
+        rival = self.joining.rival(ask)
+        if rival is not None and await may_join(rival) and not await self.joining.why_not(rival):
+            self.joining.ask(rival)
+        return answer
 
     def known_addresses(self) -> Iterator[tuple[str, str]]:
         """Of members of the group, each with the one for other members: as last told."""
