@@ -220,3 +220,28 @@ async def test_many_elections_are_held_off(nursery, tmp_path, autojump_clock):
     assert times[3] > 3
     assert times[5] > times[4] > times[3]
     assert master.epochs[-1][0] == 6
+
+
+async def test_two_masters_of_one_number_find_each_other_when_one_has_moved(nursery, tmp_path, autojump_clock):
+    """The one that has to begin anew finds another member at the address that the record has for the other master."""
+    group = role_group(nursery, tmp_path, size=3, need=3, config=MEMBERS)
+    await group.start()
+    lesser, slave, greater = sorted(group.members, key=lambda each: each.identity)
+    if await group.settled() is not lesser:
+        assert (await group.change("switchover", lesser)).error == ""
+        await group.settled()
+    group.isolate(lesser)
+    for each in (greater, lesser):
+        assert (await group.change("failover", each)).error == ""
+    assert greater.epochs[-1][0] == lesser.epochs[-1][0]
+    for each in (lesser, slave):
+        await each.kill()
+    lesser.host, slave.host = slave.host, lesser.host
+    for each in (lesser, slave):
+        await each.start()
+    group.isolate()
+    assert await group.settled(seconds=60) is greater
+    assert greater.epochs[-1][1:] == (greater.name, "restart")
+    assert group.are_equal()
+    greater.produce(b"one")
+    assert await greater.is_acknowledged()

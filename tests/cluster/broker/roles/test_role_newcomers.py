@@ -2,6 +2,7 @@
 
 import socket
 
+import orjson
 import pytest
 import trio
 from attrs import evolve
@@ -10,12 +11,16 @@ from structlog.testing import capture_logs
 from tests.cluster.broker.helpers import Client, make_broker
 from tests.support.process_group.ports import free_broker_port
 from twinlog.cluster.broker.group.registration import Master
+from twinlog.cluster.broker.peers.role_messages import encode
 from twinlog.cluster.broker.roles.joining import UNREGISTERED_MAX
 from twinlog.cluster.remoting.codes import RequestCode, ResponseCode
 from twinlog.ha.election.group_record import first_record, with_member
+from twinlog.ha.election.voter import LeaseReply, LeaseRequest
 from twinlog.ha.policy.admission import parse_allowed
 from twinlog.store.config import BrokerRole
+from twinlog.store.epoch_file import EpochId
 from twinlog.store.role_file import GroupMember
+from twinlog.store.util.plain import from_plain
 
 NEWCOMER = "127.0.0.9"
 
@@ -154,3 +159,29 @@ async def test_a_slave_without_record_answers_its_master(tmp_path, nursery):
     client.connection.remote_address = "192.0.2.2:4711"
     reply = await client.ask_async(RequestCode.TWINLOG_LEASE, b"{}")
     assert reply.code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize(("named", "is_believed"), [("192.0.2.7:10911", True), ("192.0.2.66:10911", False)])
+async def test_another_master_is_believed_at_the_address_that_it_asks_from(master, named, is_believed):
+    """It has the same epoch, and moved; the record has it elsewhere."""
+    moved, roles = member("192.0.2.8", 2), master.roles
+    record = with_member(first_record(master.group.me(), member("192.0.2.7", 1), 1, BrokerRole.ASYNC_MASTER), moved)
+    promised = EpochId(1, roles.member.own)
+    await roles.member.durable.save(evolve(roles.member.state_or_first(), group=record, before=None, promised=promised))
+    assert roles.member.is_serving
+    ask = LeaseRequest(
+        id=EpochId(1, moved.id),
+        address=named,
+        ha_address=named.replace("11", "12"),
+        entries=roles.member.durable.entries,
+        max_offset=0,
+        confirmed_offset=0,
+        group=record,
+        boot_ms=1,
+        member=moved.id,
+    )
+    client = Client(master)
+    client.connection.remote_address = "192.0.2.7:4711"
+    reply = await client.ask_async(RequestCode.TWINLOG_LEASE, encode(ask))
+    assert not from_plain(LeaseReply, orjson.loads(reply.body)).accepted
+    assert roles.joining.address_of(moved.id) == (named if is_believed else moved.address)
