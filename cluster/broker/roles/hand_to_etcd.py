@@ -74,6 +74,7 @@ class HandToEtcd:
             raise RoleRefusedError(f"the group goes on as it was: {why}")
         try:
             kept = await keeper.read()
+            self._require_unchanged(group)
             if group.is_in_etcd:
                 await self._begin_anew(keeper, kept)
                 return
@@ -88,9 +89,13 @@ class HandToEtcd:
         except KeeperError as error:
             raise RoleRefusedError(f"the group goes on as it was: {error}") from error
         async with self.member.lock:
-            if self.member.group != group or not self.leases.is_settled or not self.member.is_serving:
-                raise RoleRefusedError("the group's record changed meanwhile: run the command again")
+            self._require_unchanged(group)
             await self.leases.write_record(record)
+
+    def _require_unchanged(self, group: GroupRecord) -> None:
+        """Raises RoleRefusedError: this member serves no more, or with another record than when it asked etcd."""
+        if self.member.group != group or not self.leases.is_settled or not self.member.is_serving:
+            raise RoleRefusedError("the group's record changed meanwhile: run the command again")
 
     def _why_not(self, group: GroupRecord) -> str:
         if why := why_not_in_etcd(group) or self.outside.why_not:

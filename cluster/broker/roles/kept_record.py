@@ -211,7 +211,7 @@ class EtcdRecord:
         kept = self.kept
         if kept is None or self.why:
             kept = await self.read()
-        if kept.record != in_force(record) and not self.overtaken():
+        if self._waiting() == record:  # Until the answer came, another master may have been elected, and be followed here.
             await self.swap(kept, record)
 
     def is_kept(self, record: GroupRecord) -> bool:

@@ -6,8 +6,11 @@ import trio
 from tests.cluster.broker.cuts import cut_log
 from tests.cluster.broker.roles.in_etcd import into_etcd, made, names, with_a_late_swap
 from tests.support.group.group import level, until
+from tests.support.group.kept import EtcdModel
+from tests.support.group.stores import role_group
 from twinlog.cluster.broker.peers.role_messages import AutoFailoverRequest, RoleRefusedError
 from twinlog.ha.election.in_sync_set import with_in_sync
+from twinlog.store.config import FlushDiskType
 
 
 async def test_the_slave_of_a_pair_leaves_the_set_and_comes_back(nursery, tmp_path, autojump_clock):
@@ -401,3 +404,52 @@ async def test_a_swap_that_never_arrived_is_not_taken_for_done(nursery, tmp_path
     answers.set()
     await until(lambda: names(group) == {master.name}, "the set shrinks")
     assert await master.is_acknowledged()
+
+
+async def test_a_version_of_a_master_that_was_passed_is_not_written(nursery, tmp_path, autojump_clock):
+    """Its answer about what etcd holds takes so long that it follows the next master when that comes."""
+    group = await made(nursery, tmp_path, size=3)
+    (a, b, c), keeper, etcd = group.members, group.keepers[0], group.etcd
+    await c.kill()
+    keeper.fate = lambda: "away" if a.state.before is not None else "answered"
+    await until(lambda: a.state.before is not None and a.roles.outside.why, "a version without c waits")
+    keeper.seconds, keeper.fate = 20.0, lambda: "answered"
+    await c.start()
+    group.isolate(a)
+    assert (await group.change("failover", b)).error == ""
+    group.isolate()
+    await until(lambda: a.roles.member.id == b.roles.member.id, "a follows")
+    assert etcd.record.epoch == b.roles.member.id.epoch
+    await trio.sleep(40)
+    marks = [(each.epoch, each.version) for each in etcd.versions]
+    assert marks == sorted(marks)
+    assert await group.settled() is b
+
+
+async def test_a_master_that_was_passed_does_not_hand_its_record_over(nursery, tmp_path, autojump_clock):
+    """The next master has done it, when the old one hears what etcd holds."""
+    group = role_group(nursery, tmp_path, size=3, etcd=EtcdModel(), flush=FlushDiskType.SYNC_FLUSH)
+    await group.start()
+    a, b, _c = group.members
+    await until(lambda: a.roles.hand_to_etcd._why_not(a.roles.member.group) == "", "all see etcd")
+    refused: list[str] = []
+
+    async def hand_over() -> None:
+        try:
+            await a.roles.set_auto_failover(AutoFailoverRequest(mode="etcd"))
+        except RoleRefusedError as error:
+            refused.append(str(error))
+
+    group.keepers[0].seconds = 40.0
+    nursery.start_soon(hand_over)
+    await trio.sleep(1)
+    group.isolate(a)
+    assert (await group.change("failover", b)).error == ""
+    group.isolate()
+    await until(lambda: a.roles.member.id == b.roles.member.id, "a follows")
+    group.keepers[0].seconds = 0.01
+    await into_etcd(group, b)
+    written = len(group.etcd.versions)
+    await until(lambda: refused, "a is refused", seconds=60)
+    assert "changed meanwhile" in refused[0]
+    assert len(group.etcd.versions) == written
