@@ -8,6 +8,9 @@ acknowledged, read, dispatched, flushed and digested ends at max_offset. Files b
 ROOT/twinlog/ahead/ until the log's end gets there. So a start after a crash finds unverified bytes in one file at most, where
 it takes sound records, as behind any end, and clears the rest. The rest is zeroed when the tail is closed: a later start must
 not take it for records.
+
+What arrived may end within a record, and its properties have no check: UNFINISHED stands behind the end at every moment, by which
+such a start knows that they are not whole.
 """
 
 import os
@@ -18,6 +21,7 @@ import trio
 from attrs import define, field
 
 from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.record.resync import UNFINISHED
 
 if TYPE_CHECKING:
     from twinlog.store.log.commit_log import CommitLog
@@ -54,8 +58,11 @@ class LogTail:
     def write(self, data: memoryview) -> None:
         """Write at the end of the tail; `data` does not cross the end of a file. Raises OSError: part of it may be written."""
         file = self._file_at(self.end) or self._make_file()
-        assert self.end - file.start + len(data) <= file.size
-        file.write_at(self.end - file.start, data)
+        position, behind = self.end - file.start, self.end - file.start + len(data)
+        assert behind <= file.size
+        if behind < file.size:  # First: a process that dies in between leaves the mark that stood here.
+            file.write_at(behind, UNFINISHED[: file.size - behind])
+        file.write_at(position, data)
         self.end += len(data)
 
     def read_into(self, buffer: memoryview) -> None:
@@ -89,7 +96,8 @@ class LogTail:
             self.log.ahead.pop().delete()
         last = self.log.files.files[-1]
         # A refused write may have left some of its bytes behind the end.
-        position, end = last.wrote, max(min(self.end - last.start, last.size), last.torn_end)
+        end = min(self.end - last.start + len(UNFINISHED), last.size)
+        position, end = last.wrote, max(end, last.torn_end)
         if position < end:
             last.clear(position, end, durably=durably)
         last.torn_end = 0

@@ -27,6 +27,8 @@ from twinlog.store.record.scan import DispatchEntry, scan_records
 # (log offset, size) -> these bytes; fewer at the end of the log, never beyond one file.
 Read = Callable[[int, int], bytes]
 
+# Stands behind bytes that may end within a record, see store/log/unverified_tail.py. No text has such bytes: it is no UTF-8.
+UNFINISHED = b"\xfe\xff\xff\xfe\xff\xfe\xfe\xff"
 BLANK = "the unused rest of a file"  # What lies at an offset that no record has.
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAGIC_PREFIX = b"\xda\xa3\x20"  # Common to versions 1 and 2.
@@ -138,11 +140,15 @@ def begins_with_record(read: Read, offset: int, file_size: int) -> bool:
 
 
 def is_torn(entry: DispatchEntry, end: int, file_size: int, read: Read) -> bool:
-    """True when the last record before `end` has properties that end in a sector which was not written.
+    """True when the last record before `end` has properties that end in a sector which was not written, or with UNFINISHED.
 
     After a crash such a record is invalid: its properties are the only part without a check.
     """
-    if entry.phy_offset + entry.size != end or not entry.properties.endswith(b"\0"):
+    if entry.phy_offset + entry.size != end:
+        return False
+    if UNFINISHED in entry.properties + read(end, len(UNFINISHED) - 1):
+        return True
+    if not entry.properties.endswith(b"\0"):
         return False
     in_last_sector = end % file_size % _SECTOR or _SECTOR
     return in_last_sector < entry.size and not any(read(end - in_last_sector, in_last_sector))

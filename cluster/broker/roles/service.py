@@ -161,17 +161,21 @@ class RoleService:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Until cancelled; load() came before."""
         self.rules.elect_again = self._elect_again
-        async with trio.open_nursery() as self._nursery:
-            self._nursery.start_soon(self.leases.run)
-            self._nursery.start_soon(self.outside.run)
-            self._nursery.start_soon(self.hand_to_etcd.run)
-            self._nursery.start_soon(self.locks.run)
-            self._nursery.start_soon(self.rules.run)
-            self._nursery.start_soon(self.scheduled.run)
-            self._nursery.start_soon(self.elector.run)
-            self._nursery.start_soon(self.hand_over.run)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.leases.run)
+            nursery.start_soon(self.outside.run)
+            nursery.start_soon(self.hand_to_etcd.run)
+            nursery.start_soon(self.locks.run)
+            nursery.start_soon(self.rules.run)
+            nursery.start_soon(self.scheduled.run)
+            nursery.start_soon(self.elector.run)
+            nursery.start_soon(self.hand_over.run)
+            self._nursery = nursery
             task_status.started()
-            await self.write_pause.run()
+            try:
+                await self.write_pause.run()
+            finally:
+                self._nursery = None
 
     async def _elect_again(self) -> None:
         reason = "its machine was restarted"
@@ -242,7 +246,7 @@ class RoleService:
     async def start(self, ask: ChangeRequest) -> ChangeState:
         """Start a role change in the background, or find it started. Raises RoleRefusedError."""
         if self._nursery is None:
-            raise RoleRefusedError(f"{self.member.address} has only just started")
+            raise RoleRefusedError(f"{self.member.address} has only just started, or is about to stop")
         if ask.candidate not in (self.member.address, self.member.own):
             raise RoleRefusedError(f"{ask.candidate} is another member: this one is {self.member.address}")
         if self._change is None or not self._change.is_running:

@@ -1,6 +1,7 @@
 """Unverified bytes behind the log's end: their place, and that none of them is left afterwards."""
 
 import errno
+import itertools
 import os
 
 import pytest
@@ -9,6 +10,7 @@ import trio
 from tests.helpers import log_bytes, open_store, put, replicate
 from twinlog.store.config import BrokerRole
 from twinlog.store.errors import StoreError, StoreNotWritableError
+from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.mapped_file import MappedFile
 from twinlog.store.record.scan import scan_records
 
@@ -98,6 +100,56 @@ def test_a_crash_keeps_what_is_sound_in_the_last_file_and_nothing_else(tmp_path,
     assert log_bytes(again) == data[: again.max_offset]
     assert again.commit_log.files.files[-1].is_clear_from(again.max_offset)
     assert not list((tmp_path / "slave" / "twinlog" / "ahead").iterdir())
+
+
+PROPERTIES = b"KEYS\x01the key of a message, and nothing else"
+
+
+def records(tmp_path, count):
+    """A log of records with these properties, and where each ends."""
+    store, host = open_store(tmp_path / "other", file_size=FILE_SIZE), bytes(8)
+    message = PutMessage("TopicTest", 0, b"body", PROPERTIES, 0, 0, 1_700_000_000_000, host, host, 0, 0, 0)
+    store.put([message] * count)
+    data = log_bytes(store)
+    return data, [entry.phy_offset + entry.size for entry in entries_of(data, 0).entries]
+
+
+@pytest.mark.parametrize("missing", [*range(1, len(PROPERTIES) + 1), len(PROPERTIES) + 20])
+@pytest.mark.parametrize("is_behind_a_write", [False, True])
+def test_a_crash_keeps_no_record_whose_last_bytes_had_not_arrived(tmp_path, slave, missing, is_behind_a_write):
+    """Its properties have no check. The write before may have ended anywhere."""
+    data, ends = records(tmp_path, 4)
+    replicate(slave, data[: ends[0]])
+    tail, cut = slave.begin_tail(), ends[2] - missing
+    if is_behind_a_write:
+        tail.write(memoryview(data)[ends[0] : ends[2] - missing - 60])
+    tail.write(memoryview(data)[tail.end : cut])
+    slave._release()
+    again = open_store(tmp_path / "slave", file_size=FILE_SIZE, role=BrokerRole.SLAVE)
+    assert log_bytes(again) == data[: ends[1]]
+    assert again.commit_log.files.files[-1].is_clear_from(again.max_offset)
+
+
+@pytest.mark.parametrize("call", range(2))
+def test_a_process_that_dies_between_two_writes_has_marked_where_the_first_one_ended(
+    tmp_path, slave, monkeypatch, call
+):
+    data, ends = records(tmp_path, 4)
+    replicate(slave, data[: ends[0]])
+    tail, calls, real = slave.begin_tail(), itertools.count(), os.pwrite
+    tail.write(memoryview(data)[ends[0] : ends[1] - 3])
+
+    def dying(*args):
+        if next(calls) == call:
+            raise KeyboardInterrupt
+        return real(*args)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "pwrite", dying)
+        tail.write(memoryview(data)[ends[1] - 3 : ends[3] - 3])
+    slave._release()
+    again = open_store(tmp_path / "slave", file_size=FILE_SIZE, role=BrokerRole.SLAVE)
+    assert log_bytes(again) == data[: ends[0]]
 
 
 def test_a_disk_that_is_full_takes_no_further_file(slave, data, monkeypatch):
