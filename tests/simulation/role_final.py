@@ -101,6 +101,10 @@ async def help_on(world: "RoleWorld") -> None:
             world.trace(f"{name} is to be master: {member.says()}")
             await operators.take_over(world, member, masters[0])
             return
+        elif member not in masters and member.asked >= 2 and "empty its store directory" in member.says():
+            world.trace(f"{name} is to begin anew: {member.says()}")
+            member.wipe = True
+            member.stop(1.0)
         elif member not in masters:
             verb = "rewind" if member.asked < 1 else "reinit"
             world.trace(f"{name} is to {verb}: {member.says()}")
@@ -166,6 +170,8 @@ def final(world: "RoleWorld") -> None:
     found = unequal(world)
     if found and (world.lost_before_record or _displaced(world)):
         return  # A person has to say whose log is right.
+    if found and all(_is_lost_to_all(world.member(name), serving(world)) for name in found):
+        return  # No member has the next record any more: a person has to say what becomes of those behind it.
     if found:
         words = "; ".join(f"{member.name} {member.says()}" for member in world.role_members)
         masters = [member.name for member in serving(world)]
@@ -178,6 +184,13 @@ def final(world: "RoleWorld") -> None:
     for message in world.book.messages:
         if len(message.answers) > 1:
             raise Violation(f"message {message.number} was answered {message.answers}")
+
+
+def _is_lost_to_all(member: "RoleMember", masters: "list[RoleMember]") -> bool:
+    """Whether a slave has all up to where its master's log is damaged, without saying that its own is sound there."""
+    stores = [each.store for each in masters if each.store is not None]
+    ends = {begin for store in stores for begin, _ in store.damaged}
+    return member.store is not None and member.store.max_offset in ends and not member.has_what_its_master_lost()
 
 
 def _why_missing(world: "RoleWorld") -> str:

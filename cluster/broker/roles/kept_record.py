@@ -211,7 +211,8 @@ class EtcdRecord:
         kept = self.kept
         if kept is None or self.why:
             kept = await self.read()
-        if self._waiting() == record:  # Until the answer came, another master may have been elected, and be followed here.
+        # Until the answer came, another master may have been elected, and be followed here.
+        if self._waiting() == record:
             await self.swap(kept, record)
 
     def is_kept(self, record: GroupRecord) -> bool:

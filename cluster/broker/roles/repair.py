@@ -114,9 +114,11 @@ async def _master_of(member: Member, what: str) -> PeerHistory:
         raise RoleRefusedError(paused)
     if member.is_serving or member.master is None:
         word, why = member.status()
-        raise RoleRefusedError(
-            f"only a slave that knows its master can {what}: {member.address} is {word} {why}".rstrip()
-        )
+        says = f"only a slave that knows its master can {what}: {member.address} is {word} {why}".rstrip()
+        if member.durable.state is None and member.store.config.is_slave:
+            next_step = "no record of a group names it yet: stop it, move its store directory away, and start it again"
+            raise RoleRefusedError(says, next_step)
+        raise RoleRefusedError(says)
     master = member.master
     found = await member.calls.history(master.address)
     if found is None or found.id != master.id:

@@ -6,7 +6,7 @@ import trio
 from tests.helpers import log_bytes
 from tests.support.group.group import ASYNC, SYNC, step_states
 from tests.support.group.stores import role_group
-from twinlog.cluster.broker.peers.role_messages import ChangeRequest
+from twinlog.cluster.broker.peers.role_messages import ChangeRequest, RoleRefusedError
 from twinlog.cluster.broker.roles import durable_state
 from twinlog.ha.election.voter import VoteRequest
 
@@ -298,3 +298,11 @@ async def test_who_was_silent_is_asked_again_where_it_is_needed(autojump_clock, 
     state = b.roles.state()
     assert (state.error, state.result.lost_bytes) == ("", 0)
     assert b.epochs[-1] == (1, "b", "failover"), "nothing had to be forced after all"
+
+
+async def test_a_member_that_stops_refuses_a_role_change(autojump_clock, pair):
+    _a, b = pair.members
+    roles, ask = b.roles, ChangeRequest(verb="switchover", candidate=b.address, reason="")
+    await b.stop()
+    with pytest.raises(RoleRefusedError, match="about to stop"):
+        await roles.start(ask)
