@@ -200,5 +200,4 @@ PAGES = {
     "containers": containers_table.page,
     "where": where_table.page,
     "growth": growth_table.page,
-    "growth-queues": growth_table.page,
 }
