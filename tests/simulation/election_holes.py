@@ -16,6 +16,7 @@ import twinlog.cluster.broker.roles.elector
 import twinlog.ha.election.election
 from tests.simulation.holes import hole
 from twinlog.cluster.broker.roles.elector import Elector
+from twinlog.cluster.broker.roles.joining import JoinRequests
 from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.ha.election.election import Elections
 from twinlog.ha.election.hearing import Hearing
@@ -128,4 +129,18 @@ def serves_ignored() -> Iterator[None]:
 def never_anew() -> Iterator[None]:
     """A master goes on in its epoch, and a voter that has promised another one follows nobody."""
     with patch.object(Elector, "_look_for_promises", lambda self, now: None):
+        yield
+
+
+@hole("a master that moved is left where it was")
+def rival_not_found() -> Iterator[None]:
+    """Only whoever follows tells its new address: of two masters of one number neither finds the other."""
+    with patch.object(JoinRequests, "rival", lambda self, ask: None):
+        yield
+
+
+@hole("a master that nobody can follow is waited for")
+def stuck_waited_for() -> Iterator[None]:
+    """Whoever serves is left alone, also one whose number its voters promised to another winner, which is gone."""
+    with patch.object(election, "_is_stuck", lambda master, own: False):
         yield

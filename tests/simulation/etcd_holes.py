@@ -164,3 +164,18 @@ def unknown_is_failed() -> Iterator[None]:
 
     with patch.object(EtcdRecord, "swap", give_up), patch.object(LeaseRounds, "_keep_record", forget):
         yield
+
+
+@hole("a master that was passed writes its version")
+def passed_master_writes() -> Iterator[None]:
+    """What waits is written when an answer of etcd comes, whoever is master by then."""
+
+    async def write(self: EtcdRecord, record: GroupRecord) -> None:
+        kept = self.kept
+        if kept is None or self.why:
+            kept = await self.read()
+        if kept.record != in_force(record) and not self.overtaken():
+            await self.swap(kept, record)
+
+    with patch.object(EtcdRecord, "_write", write):
+        yield

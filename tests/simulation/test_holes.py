@@ -219,6 +219,10 @@ CATCHES = {
     "the set is taken from a slave's own copy": Catch("^S[24]|began without", ("the last dies",), etcd=True, first=499),
     "the last copy goes on without its tail": Catch("began without", ("alone by force",), etcd=True, first=830),
     "an error of etcd is taken for loss": Catch("^S5", config=loses_answers, etcd=True, first=259),
+    "a master that was passed writes its version": Catch("^S3", etcd=True, first=1551),
+    "a master that nobody can follow is waited for": Catch("^E2", etcd=True, first=1293),
+    "a master that moved is left where it was": Catch("^E2", ("swapped",), roles=True, first=1145),
+    "what arrived ends without a mark": Catch("nothing that a master ever wrote", etcd=True, first=1687),
 }
 LONG = {  # For each change two of groups with etcd are enough, and those of the others that are found soon.
     "an epoch's number is used again",
@@ -229,6 +233,8 @@ LONG = {  # For each change two of groups with etcd are enough, and those of the
     "the set is taken from a slave's own copy",
     "the last copy goes on without its tail",
     "an error of etcd is taken for loss",
+    "a master that nobody can follow is waited for",
+    "a master that moved is left where it was",
 }
 # No seed is known for these since the plans changed last: tests/cluster/broker/roles/test_etcd_faults.py tells the story of each.
 SOUGHT = {
