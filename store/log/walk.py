@@ -8,7 +8,7 @@ from attrs import evolve, frozen
 
 from twinlog.store.log.commit_log import CommitLog
 from twinlog.store.record.multi_dispatch import MULTI_DISPATCHED
-from twinlog.store.record.resync import next_record
+from twinlog.store.record.resync import UNFINISHED, next_record
 from twinlog.store.record.scan import Scan, scan_records
 from twinlog.store.record.walk import Gap
 from twinlog.store.record.walk import walk as walk_records
@@ -129,7 +129,7 @@ def _scan_much(
     if file is None or size < _BULK_STRETCH_MIN:
         return None
     data = file.read(offset - file.start, size)
-    if MULTI_DISPATCHED in data:
+    if MULTI_DISPATCHED in data or UNFINISHED in data:
         return None
     from twinlog.store.record.column_scan import scan_columns
 

@@ -10,7 +10,7 @@ not older than those before the gap, and continue the numbering of their queues.
 rule.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -27,8 +27,8 @@ from twinlog.store.record.scan import DispatchEntry, scan_records
 # (log offset, size) -> these bytes; fewer at the end of the log, never beyond one file.
 Read = Callable[[int, int], bytes]
 
-# Stands behind bytes that may end within a record, see store/log/unverified_tail.py. No text has such bytes: it is no UTF-8.
-UNFINISHED = b"\xfe\xff\xff\xfe\xff\xfe\xfe\xff"
+# Stands behind bytes that may end within a record, see store/log/unverified_tail.py. No UTF-8 and no GBK has such bytes.
+UNFINISHED = b"\xfe\xff\xff\xfe"
 BLANK = "the unused rest of a file"  # What lies at an offset that no record has.
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _MAGIC_PREFIX = b"\xda\xa3\x20"  # Common to versions 1 and 2.
@@ -137,6 +137,11 @@ def goes_on(
 def begins_with_record(read: Read, offset: int, file_size: int) -> bool:
     """True when a sound record lies at `offset`. Raises what `read` raises."""
     return entry_at(read, offset, file_size, check_crc=True) is not None
+
+
+def first_unfinished(entries: Sequence[DispatchEntry]) -> int | None:
+    """The number of the first record whose properties have UNFINISHED in them: an older version of a sector is on the disk."""
+    return next((number for number, entry in enumerate(entries) if UNFINISHED in entry.properties), None)
 
 
 def is_torn(entry: DispatchEntry, end: int, file_size: int, read: Read) -> bool:

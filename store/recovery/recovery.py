@@ -35,7 +35,16 @@ from twinlog.store.queue.consume_queue import ConsumeQueue
 from twinlog.store.queue.consume_queue_table import ConsumeQueueTable
 from twinlog.store.record.message import MAGIC_V1, MAGIC_V2, QUEUELESS, RECORD_V4, SIZE_AND_MAGIC, TRANSACTION_MASK
 from twinlog.store.record.multi_dispatch import more_queues
-from twinlog.store.record.resync import Key, begins_with_record, goes_on, head_of, is_record, is_torn
+from twinlog.store.record.resync import (
+    UNFINISHED,
+    Key,
+    begins_with_record,
+    first_unfinished,
+    goes_on,
+    head_of,
+    is_record,
+    is_torn,
+)
 from twinlog.store.record.scan import DispatchEntry, EntryColumns, scan_records
 from twinlog.store.recovery.durable_end import DurableEnd, DurableStart
 from twinlog.store.recovery.point import PointRecord, RecoveryPoint
@@ -243,13 +252,31 @@ class Recovery:
                     break
                 self._keep_damage(damage, offset)
                 damage = None
+            older_at = self._older_at(entries, end)
+            if older_at is not None:
+                end, entries = older_at, [entry for entry in entries if entry.phy_offset < older_at]
             self._take(entries, numbers, gaps)
             self.undispatched += (entry for entry in more_queues(entries) if self.queues.admits(*entry[:2]))
+            if older_at is not None:
+                self.end, self.error = end, "bytes that had not arrived yet; other members send the rest again"
+                break
             if damage is None:
                 self.end, self.error = end, scan.error
                 damage = end if scan.error is not None else None
         self._dispatch()
         self._fill_gaps(gaps)
+
+    def _older_at(self, entries: list[DispatchEntry], end: int) -> int | None:
+        """The record, or the unused rest of a file, of which the disk has an older version of a sector; None: there is none.
+        Where nobody else has what follows it, it stays.
+        """
+        if not entries or not self.after_crash or not self.others_have_it:
+            return None
+        number, rest = first_unfinished(entries), entries[-1].phy_offset + entries[-1].size
+        if number is not None:
+            return entries[number].phy_offset
+        is_behind_the_last = end % self.log.file_size == 0 and rest < end
+        return rest if is_behind_the_last and UNFINISHED in self._read(rest, end - rest) else None
 
     def _take(self, entries: list[DispatchEntry], numbers: dict[Key, int], gaps: dict[Key, str]) -> None:
         """Stage for dispatch, but leave out the queues in which messages are missing that the log should have."""

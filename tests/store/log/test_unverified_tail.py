@@ -12,6 +12,7 @@ from twinlog.store.config import BrokerRole
 from twinlog.store.errors import StoreError, StoreNotWritableError
 from twinlog.store.log.commit_log import PutMessage
 from twinlog.store.log.mapped_file import MappedFile
+from twinlog.store.record.resync import UNFINISHED
 from twinlog.store.record.scan import scan_records
 
 FILE_SIZE = 16_384
@@ -151,6 +152,29 @@ def test_a_process_that_dies_between_two_writes_has_marked_where_the_first_one_e
     slave._release()
     again = open_store(tmp_path / "slave", file_size=FILE_SIZE, role=BrokerRole.SLAVE)
     assert log_bytes(again) == data[: ends[0]]
+
+
+@pytest.mark.parametrize("role", [BrokerRole.SLAVE, BrokerRole.ASYNC_MASTER])
+def test_an_older_sector_within_a_record_ends_the_log_where_others_have_the_rest(tmp_path, slave, role):
+    """A power cut kept a mark, and what was written over it is lost. What a lone master has behind it nobody else may have."""
+    data, ends = records(tmp_path, 4)
+    replicate(slave, data)
+    os.pwrite(slave.commit_log.files.files[0].fd, UNFINISHED, ends[1] - 10)
+    slave._release()
+    again = open_store(tmp_path / "slave", file_size=FILE_SIZE, role=role)
+    assert again.max_offset == (ends[0] if role is BrokerRole.SLAVE else ends[3])
+
+
+def test_an_older_sector_in_the_rest_of_a_file_ends_the_log_there(tmp_path, slave, data):
+    replicate(slave, data[:FILE_SIZE])
+    replicate(slave, data[FILE_SIZE : 2 * FILE_SIZE])
+    last = entries_of(data, 0).entries[-1]
+    end = last.phy_offset + last.size
+    assert 8 < FILE_SIZE - end < FILE_SIZE
+    os.pwrite(slave.commit_log.files.files[0].fd, UNFINISHED, end + 8)
+    slave._release()
+    again = open_store(tmp_path / "slave", file_size=FILE_SIZE, role=BrokerRole.SLAVE)
+    assert log_bytes(again) == data[:end]
 
 
 def test_a_disk_that_is_full_takes_no_further_file(slave, data, monkeypatch):
