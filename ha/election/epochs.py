@@ -10,12 +10,14 @@ newer than all of ours, its winner held everything that was acknowledged before,
 given up, and may be cut. In every other case nothing is proven, and nothing is cut automatically.
 """
 
+import math
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Literal
 
 from attrs import frozen
 
-from twinlog.store.epoch_file import EpochEntry
+from twinlog.store.epoch_file import EpochEntry, EpochId
 
 ComparisonKind = Literal["same", "behind", "given up", "ahead", "newer", "unrelated"]
 
@@ -68,6 +70,20 @@ def key_of(entries: Sequence[EpochEntry], max_offset: int) -> tuple[int, bool, s
     """Sort key of logs: of those that voted, the log with the greatest key has everything that was acknowledged."""
     last = last_of(entries, max_offset)
     return last.epoch, last.kind != "forced", last.winner, max_offset
+
+
+def mastership_end(entries: Sequence[EpochEntry], own: str, promised: EpochId) -> float:
+    """Log offset up to which a slave may have written while it was master; 0: it never was, inf: the end is not saved yet.
+
+    The first epoch names no winner: the entry behind it names its master, as far as that was known. While there is none, only a
+    member that has promised another epoch may have been it.
+    """
+    end = 0.0
+    for entry, after in zip_longest(entries, entries[1:]):
+        unknown = own if after is not None or promised != entry.id else ""
+        if (entry.winner or (after.old if after is not None else "") or unknown) == own:
+            end = after.start_offset if after is not None else math.inf
+    return end
 
 
 def effective(entries: Sequence[EpochEntry], max_offset: int) -> tuple[EpochEntry, ...]:

@@ -87,8 +87,13 @@ class JoinRequests:
         known = group.member(ask.member) if group is not None and self.member.is_serving else None
         if known is None or ask.member == self.member.own or ask.address == known.address:
             return None
-        moved = {"address": ask.address, "ha_address": ask.ha_address, "member_address": ask.member_address}
-        return evolve(known, codes=ask.codes, **moved)
+        return evolve(
+            known,
+            address=ask.address,
+            ha_address=ask.ha_address,
+            member_address=ask.member_address,
+            codes=ask.codes,
+        )
 
     async def why_not(self, asker: GroupMember) -> str:
         """Reason why a directory may not take part under its id: another one does. "" when it may."""

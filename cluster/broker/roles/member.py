@@ -26,6 +26,7 @@ from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
 from twinlog.cluster.broker.tables.queue_locks import RebalanceLockManager
 from twinlog.cluster.remoting.names import ip_of
 from twinlog.ha.config import HAConfig
+from twinlog.ha.election.epochs import mastership_end
 from twinlog.ha.election.group_record import is_newer, remaining_pause
 from twinlog.ha.election.hand_over import StoreHealth
 from twinlog.ha.election.voter import followed, is_master
@@ -143,9 +144,12 @@ class Member:
         return state
 
     def _acknowledged_is_on_disk(self, role: BrokerRole) -> bool:
-        if role is BrokerRole.SLAVE:
-            return self.config.ack_mode.value == "flushed"
-        return self.store.config.flush_disk_type.value == "SYNC_FLUSH"
+        """True if a machine that dies loses nothing that this member acknowledged, in this role or as a master before."""
+        as_master = self.store.config.flush_disk_type.value == "SYNC_FLUSH"
+        if role is not BrokerRole.SLAVE:
+            return as_master
+        written_end = 0 if as_master else mastership_end(self.durable.entries, self.own, self.durable.promised)
+        return self.config.ack_mode.value == "flushed" and self.store.max_offset >= written_end
 
     # Identity and state
 

@@ -1,5 +1,7 @@
 """Where two logs part: a cut is proven by the histories, or there is none."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,9 +15,10 @@ from twinlog.ha.election.epochs import (
     epoch_at,
     key_of,
     last_of,
+    mastership_end,
     with_entry,
 )
-from twinlog.store.epoch_file import ENTRIES_MAX, FIRST, EpochEntry, decode_epochs, encode_epochs
+from twinlog.store.epoch_file import ENTRIES_MAX, FIRST, EpochEntry, EpochId, decode_epochs, encode_epochs
 
 
 def entry(epoch: int, winner: str, start: int, kind: str = "failover") -> EpochEntry:
@@ -168,3 +171,26 @@ def test_random_elections_never_cut_an_acknowledged_byte(seed, size, data):
     acks_needed = data.draw(st.integers(1, size))
     crashes = 3 if acks_needed > 1 else 0
     walk(seed, size, acks_needed, Limits(writes=9, commands=7, crashes=crashes, forced=data.draw(st.booleans())))
+
+
+def passed(epoch: int, winner: str, start: int, old: str) -> EpochEntry:
+    return EpochEntry(epoch=epoch, winner=winner, start_offset=start, old=old, kind="switchover")
+
+
+@pytest.mark.parametrize(
+    ("entries", "own", "promised", "end"),
+    [
+        ([FIRST], "B", FIRST.id, 0),  # A slave of the first master.
+        ([FIRST], "A", EpochId(1, "B"), math.inf),  # Maybe that master: what comes next was not saved.
+        ([FIRST, passed(1, "B", 100, "A")], "A", EpochId(1, "B"), 100),
+        ([FIRST, passed(1, "B", 100, "")], "A", EpochId(1, "B"), 100),  # Nobody knew who it was.
+        ([FIRST, passed(1, "B", 100, "A")], "C", EpochId(1, "B"), 0),
+        ([A1], "A", EpochId(2, "B"), math.inf),
+        ([A1, entry(2, "B", 70)], "A", EpochId(2, "B"), 70),
+        ([A1, entry(2, "B", 70), entry(3, "A", 90), entry(4, "C", 120)], "A", EpochId(4, "C"), 120),
+        ([A1, entry(2, "B", 70), entry(3, "A", 90), entry(4, "C", 120)], "B", EpochId(4, "C"), 90),
+        ([A1, entry(2, "B", 70)], "C", EpochId(2, "B"), 0),
+    ],
+)
+def test_how_far_a_slave_wrote_while_it_was_master(entries, own, promised, end):
+    assert mastership_end(entries, own, promised) == end

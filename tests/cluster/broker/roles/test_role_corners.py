@@ -9,6 +9,7 @@ from tests.cluster.broker.cuts import cut_log, lose_tail
 from tests.support.group.group import SLAVE, Group
 from tests.support.group.stores import Calls, role_group
 from twinlog.cluster.broker.peers.role_messages import PauseRequest, ReinitRequest, RoleRefusedError
+from twinlog.ha.config import AckMode
 from twinlog.ha.election.voter import VoteRequest
 from twinlog.store.errors import StoreError
 from twinlog.store.message_store import MessageStore
@@ -274,3 +275,27 @@ async def test_who_acknowledges_alone_and_lost_a_tail_begins_a_new_epoch(autojum
     a.put(3)
     assert await asynchronous.settled() is a
     assert asynchronous.are_equal()
+
+
+async def test_a_former_master_lost_what_it_never_flushed_although_slaves_do(tmp_path, autojump_clock, nursery):
+    """Its slaves acknowledge what is on the disk. What it wrote as their master is not, and was acknowledged with its copy."""
+    config = {"ack_mode": AckMode.flushed}
+    group = role_group(nursery, tmp_path, size=3, need=3, config=config)
+    await group.start()
+    a, b, c = group.members
+    a.put(3)
+    assert await a.is_acknowledged()
+    assert (await group.change("switchover", b)).error == ""
+    await group.settled()
+    for each in (a, b, c):
+        await each.kill()
+    cut_log(a, 206)
+    a.boot_id = "boot 2"
+    await a.start()
+    await trio.sleep(5)
+    state = await group.change("failover", a)
+    assert "enough votes" in state.error
+    await b.start()
+    await c.start()
+    assert await group.settled() is b
+    assert group.are_equal()
