@@ -162,7 +162,8 @@ class ElectionBook:
         network, names = self.world.network, self.world.name_server
         links = (network.link(member.ip, IP), network.link(IP, member.ip))
         is_cut = any(link.cut and link.changed_at < now - CLEAR for link in links)
-        if is_cut or (self._names_away_since is not None and self._names_away_since < now - CLEAR):
+        are_away = not names.up and self._names_away_since is not None and self._names_away_since < now - CLEAR
+        if is_cut or are_away:
             raise Violation(f"E4: {member.name} elects, and nobody answers it, not even a witness")
         for name, since in serving.items():
             other = self.world.member(name)
@@ -226,7 +227,8 @@ class ElectionBook:
     def _did_not_hear(self, member: "RoleMember", voter: "RoleMember", run: Run) -> None:
         if run.serving.get(voter.name, 1e9) < run.at - ASKED:
             raise Violation(f"E1: {member.name} was elected by {voter.name}, which served")
-        if self._no_members_since.get(voter.name, 1e9) < run.at - ASKED - 1:
+        is_by_members = self.world.in_etcd.record is None  # Else etcd's word counts, and voters may not have heard of it yet.
+        if is_by_members and self._no_members_since.get(voter.name, 1e9) < run.at - ASKED - 1:
             raise Violation(f"E5: {member.name} was elected by {voter.name}, whose record says that nobody elects")
         if voter.stands_since > run.at - 2 * ASKED:
             return
