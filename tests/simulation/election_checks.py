@@ -227,7 +227,8 @@ class ElectionBook:
     def _did_not_hear(self, member: "RoleMember", voter: "RoleMember", run: Run) -> None:
         if run.serving.get(voter.name, 1e9) < run.at - ASKED:
             raise Violation(f"E1: {member.name} was elected by {voter.name}, which served")
-        is_by_members = self.world.in_etcd.record is None  # Else etcd's word counts, and voters may not have heard of it yet.
+        # Else etcd's word counts, and voters may not have heard of it yet.
+        is_by_members = self.world.in_etcd.record is None
         if is_by_members and self._no_members_since.get(voter.name, 1e9) < run.at - ASKED - 1:
             raise Violation(f"E5: {member.name} was elected by {voter.name}, whose record says that nobody elects")
         if voter.stands_since > run.at - 2 * ASKED:
