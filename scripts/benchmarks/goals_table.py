@@ -22,7 +22,8 @@ end, which says how it was measured, on which machine and commit, and how far th
 cores there. Where the goal compares, RocketMQ {rocketmq} did the same work in turn with twinlog.
 
 [Where the time goes](where.md) shows what each step of a message costs beside servers that do nothing else, and so what a goal
-that is not reached would take; [Limits to plan for](../internals/design.md#limits-to-plan-for) says what was tried with compilers.
+that is not reached would take; what was tried with compilers is said in
+[Limits to plan for](../internals/design.md#limits-to-plan-for).
 
 """
 
