@@ -168,7 +168,7 @@ def unknown_is_failed() -> Iterator[None]:
 
 @hole("a master that was passed writes its version")
 def passed_master_writes() -> Iterator[None]:
-    """What waits is written when an answer of etcd comes, whoever is master by then."""
+    """A version that waits is written when an answer of etcd comes, whoever is master by then."""
 
     async def write(self: EtcdRecord, record: GroupRecord) -> None:
         kept = self.kept
