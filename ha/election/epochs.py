@@ -72,16 +72,25 @@ def key_of(entries: Sequence[EpochEntry], max_offset: int) -> tuple[int, bool, s
     return last.epoch, last.kind != "forced", last.winner, max_offset
 
 
-def mastership_end(entries: Sequence[EpochEntry], own: str, promised: EpochId) -> float:
-    """Log offset up to which a slave may have written while it was master; 0: it never was, inf: the end is not saved yet.
+def in_memory_end(
+    entries: Sequence[EpochEntry], own: str, promised: EpochId, *, is_slave: bool, as_master: bool, as_slave: bool
+) -> float:
+    """Log offset up to which a member may have acknowledged what its disk did not have; 0: nothing, inf: whatever it has.
 
-    The first epoch names no winner: the entry behind it names its master, as far as that was known. While there is none, only a
-    member that has promised another epoch may have been it.
+    `is_slave`: its role now. `as_master`, `as_slave`: whether it flushes in that role before it acknowledges. The first epoch
+    names no winner: the entry behind it names its master, as far as that was known.
     """
     end = 0.0
     for entry, after in zip_longest(entries, entries[1:]):
-        unknown = own if after is not None or promised != entry.id else ""
-        if (entry.winner or (after.old if after is not None else "") or unknown) == own:
+        if entry.winner:
+            flushes = as_master if entry.winner == own else as_slave
+        elif after is None and promised == entry.id:
+            flushes = as_slave if is_slave else as_master
+        elif after is not None and after.old:
+            flushes = as_master if after.old == own else as_slave
+        else:
+            flushes = as_master and as_slave
+        if not flushes:
             end = after.start_offset if after is not None else math.inf
     return end
 

@@ -26,7 +26,7 @@ from twinlog.cluster.broker.roles.effects import BrokerRoleEffects
 from twinlog.cluster.broker.tables.queue_locks import RebalanceLockManager
 from twinlog.cluster.remoting.names import ip_of
 from twinlog.ha.config import HAConfig
-from twinlog.ha.election.epochs import mastership_end
+from twinlog.ha.election.epochs import in_memory_end
 from twinlog.ha.election.group_record import is_newer, remaining_pause
 from twinlog.ha.election.hand_over import StoreHealth
 from twinlog.ha.election.voter import followed, is_master
@@ -144,12 +144,16 @@ class Member:
         return state
 
     def _acknowledged_is_on_disk(self, role: BrokerRole) -> bool:
-        """True if a machine that dies loses nothing that this member acknowledged, in this role or as a master before."""
-        as_master = self.store.config.flush_disk_type.value == "SYNC_FLUSH"
-        if role is not BrokerRole.SLAVE:
-            return as_master
-        written_end = 0 if as_master else mastership_end(self.durable.entries, self.own, self.durable.promised)
-        return self.config.ack_mode.value == "flushed" and self.store.max_offset >= written_end
+        """True if a machine that dies loses nothing that this member acknowledged, in this role or in the other one before."""
+        end = in_memory_end(
+            self.durable.entries,
+            self.own,
+            self.durable.promised,
+            is_slave=role is BrokerRole.SLAVE,
+            as_master=self.store.config.flush_disk_type.value == "SYNC_FLUSH",
+            as_slave=self.config.ack_mode.value == "flushed",
+        )
+        return self.store.max_offset >= end
 
     # Identity and state
 

@@ -13,9 +13,9 @@ from twinlog.ha.election.epochs import (
     confirmed_in,
     effective,
     epoch_at,
+    in_memory_end,
     key_of,
     last_of,
-    mastership_end,
     with_entry,
 )
 from twinlog.store.epoch_file import ENTRIES_MAX, FIRST, EpochEntry, EpochId, decode_epochs, encode_epochs
@@ -178,19 +178,28 @@ def passed(epoch: int, winner: str, start: int, old: str) -> EpochEntry:
 
 
 @pytest.mark.parametrize(
-    ("entries", "own", "promised", "end"),
+    ("entries", "own", "promised", "is_slave", "master", "slave"),
     [
-        ([FIRST], "B", FIRST.id, 0),  # A slave of the first master.
-        ([FIRST], "A", EpochId(1, "B"), math.inf),  # Maybe that master: what comes next was not saved.
-        ([FIRST, passed(1, "B", 100, "A")], "A", EpochId(1, "B"), 100),
-        ([FIRST, passed(1, "B", 100, "")], "A", EpochId(1, "B"), 100),  # Nobody knew who it was.
-        ([FIRST, passed(1, "B", 100, "A")], "C", EpochId(1, "B"), 0),
-        ([A1], "A", EpochId(2, "B"), math.inf),
-        ([A1, entry(2, "B", 70)], "A", EpochId(2, "B"), 70),
-        ([A1, entry(2, "B", 70), entry(3, "A", 90), entry(4, "C", 120)], "A", EpochId(4, "C"), 120),
-        ([A1, entry(2, "B", 70), entry(3, "A", 90), entry(4, "C", 120)], "B", EpochId(4, "C"), 90),
-        ([A1, entry(2, "B", 70)], "C", EpochId(2, "B"), 0),
+        ([FIRST], "B", FIRST.id, True, 0, math.inf),
+        ([FIRST], "A", FIRST.id, False, math.inf, 0),
+        ([FIRST], "A", EpochId(1, "B"), True, math.inf, math.inf),  # Maybe its master: what comes next was not saved.
+        ([FIRST, passed(1, "B", 100, "A")], "A", EpochId(1, "B"), True, 100, math.inf),
+        ([FIRST, passed(1, "B", 100, "")], "A", EpochId(1, "B"), True, 100, math.inf),  # Nobody knew who it was.
+        ([FIRST, passed(1, "B", 100, "A")], "B", EpochId(1, "B"), False, math.inf, 100),
+        ([FIRST, passed(1, "B", 100, "A")], "C", EpochId(1, "B"), True, 0, math.inf),
+        ([A1], "A", EpochId(2, "B"), True, math.inf, 0),
+        ([A1, entry(2, "B", 70)], "A", EpochId(2, "B"), True, 70, math.inf),
+        ([A1, entry(2, "B", 70), entry(3, "A", 90), entry(4, "C", 120)], "A", EpochId(4, "C"), True, 120, math.inf),
+        ([A1, entry(2, "B", 70), entry(3, "A", 90), entry(4, "C", 120)], "C", EpochId(4, "C"), False, math.inf, 120),
     ],
 )
-def test_how_far_a_slave_wrote_while_it_was_master(entries, own, promised, end):
-    assert mastership_end(entries, own, promised) == end
+def test_how_far_a_member_acknowledged_what_only_its_memory_had(entries, own, promised, is_slave, master, slave):
+    """`master`, `slave`: where it does not flush in that role."""
+
+    def end(*, as_master: bool, as_slave: bool) -> float:
+        return in_memory_end(entries, own, promised, is_slave=is_slave, as_master=as_master, as_slave=as_slave)
+
+    assert end(as_master=True, as_slave=True) == 0
+    assert end(as_master=False, as_slave=True) == master
+    assert end(as_master=True, as_slave=False) == slave
+    assert end(as_master=False, as_slave=False) == math.inf

@@ -11,6 +11,7 @@ from tests.support.group.stores import Calls, role_group
 from twinlog.cluster.broker.peers.role_messages import PauseRequest, ReinitRequest, RoleRefusedError
 from twinlog.ha.config import AckMode
 from twinlog.ha.election.voter import VoteRequest
+from twinlog.store.config import FlushDiskType
 from twinlog.store.errors import StoreError
 from twinlog.store.message_store import MessageStore
 
@@ -299,3 +300,31 @@ async def test_a_former_master_lost_what_it_never_flushed_although_slaves_do(tmp
     await c.start()
     assert await group.settled() is b
     assert group.are_equal()
+
+
+async def test_a_new_master_lost_what_it_acknowledged_as_a_slave_although_masters_flush(
+    tmp_path, autojump_clock, nursery
+):
+    """A slave acknowledges what it has written; what it took before its machine died as a master was never flushed."""
+    group = role_group(nursery, tmp_path, size=3, need=3, flush=FlushDiskType.SYNC_FLUSH)
+    await group.start()
+    a, b, c = group.members
+    a.put(3)
+    assert await a.is_acknowledged()
+    end = a.store.max_offset
+    assert (await group.change("switchover", b)).error == ""
+    await group.settled()
+    for each in (a, b, c):
+        await each.kill()
+    cut_log(b, 206)
+    b.boot_id = "boot 2"
+    await b.start()
+    await trio.sleep(20)
+    assert not b.is_serving
+    await a.start()
+    await c.start()
+    await trio.sleep(5)
+    assert (await group.change("failover", a)).error == ""
+    assert await group.settled() is a
+    assert group.are_equal()
+    assert a.store.max_offset >= end
