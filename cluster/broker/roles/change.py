@@ -33,7 +33,7 @@ from twinlog.cluster.broker.roles.voter import Voter
 from twinlog.ha.election.commit import KeeperError
 from twinlog.ha.election.role_change import ChangeSnapshot, Step, StepName, check_invariants, next_step, plan
 from twinlog.ha.election.voter import VoteReply, VoteRequest
-from twinlog.ha.election.votes import Judgement, LostRange, may_take
+from twinlog.ha.election.votes import Judgement, LostRange, group_of, may_take
 from twinlog.ha.errors import HAPeerError
 from twinlog.store.epoch_file import EpochEntry
 from twinlog.store.role_file import Change
@@ -181,6 +181,12 @@ class RoleChange:
                 epoch += NUMBERS_FREE
         self.epoch = epoch
 
+    @property
+    def _is_in_etcd(self) -> bool:
+        """True if the newest record of all that answered says so."""
+        group = group_of(self.survey.group, self.survey.answers)
+        return group is not None and group.is_in_etcd
+
     def _is_heard(self) -> bool:
         """True if the members that answer at once can decide. A switchover needs the master."""
         survey = self.survey
@@ -207,6 +213,9 @@ class RoleChange:
             self.epoch = highest + 1
         else:
             raise RoleStepError(f"others promise higher numbers meanwhile, {highest} now: run the command again")
+        # No epoch begins without its record there.
+        if self._is_in_etcd and self.survey.kept is None and not self._is_forced:
+            raise RoleStepError("the group's record was handed to etcd meanwhile: run the command again")
         resigned = self.survey.old_master if self.pause.resigned else None
         accepted = self.judgement
         self.judgement = may_take(
