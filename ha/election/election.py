@@ -205,7 +205,7 @@ def objection(facts: Facts, group: GroupRecord, asked: Asked) -> str:
 
 
 def _is_stuck(master: VoteReply, own: VoteReply) -> bool:
-    """Whether this member can never follow a master, since it promised the same number to another winner, and that master cannot
+    """True if this member can never follow a master, since it promised the same number to another winner, and that master cannot
     begin anew, since this member has more.
     """
     is_rival = master.is_master and master.promised.epoch == own.promised.epoch and master.promised != own.promised

@@ -243,7 +243,7 @@ class ElectionBook:
 
 
 def _is_stuck(master: "RoleMember", member: "RoleMember") -> bool:
-    """Whether the member promised the master's number to another winner, and has more: only a newer number can unite them."""
+    """True if the member promised the master's number to another winner, and has more: only a newer number can unite them."""
     state, own = member.durable_role(), master.durable_epochs()[-1].id
     is_rival = state is not None and state.promised.epoch == own.epoch and state.promised != own
     return is_rival and member.key[1:] > master.key[1:]

@@ -141,6 +141,6 @@ def rival_not_found() -> Iterator[None]:
 
 @hole("a master that nobody can follow is waited for")
 def stuck_waited_for() -> Iterator[None]:
-    """Whoever serves is left alone, also one whose number its voters promised to another winner, which is gone."""
+    """A master that serves is left alone, also one whose number its voters promised to another winner, which is gone."""
     with patch.object(election, "_is_stuck", lambda master, own: False):
         yield

@@ -187,7 +187,7 @@ def final(world: "RoleWorld") -> None:
 
 
 def _is_lost_to_all(member: "RoleMember", masters: "list[RoleMember]") -> bool:
-    """Whether a slave has all up to where its master's log is damaged, without saying that its own is sound there."""
+    """True if a slave has all up to where its master's log is damaged, without saying that its own is sound there."""
     stores = [each.store for each in masters if each.store is not None]
     ends = {begin for store in stores for begin, _ in store.damaged}
     return member.store is not None and member.store.max_offset in ends and not member.has_what_its_master_lost()

@@ -89,7 +89,7 @@ class RoleMember(Member):
         return f"at {self.log.end}: {roles.member.status()}, {client.state} {client.last_error}, {change.error}"
 
     def has_what_its_master_lost(self) -> bool:
-        """Whether it says that its master's log is damaged where its own is not."""
+        """True if it says that its master's log is damaged where its own is not."""
         found = self.ha.client.finding if self.ha is not None else None
         return found is not None and found.is_lost_there
 

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from tests.cluster.broker.cuts import cut_log, lose_tail
-from tests.support.group.group import SLAVE, Group
+from tests.support.group.group import SLAVE, Group, Member
 from tests.support.group.stores import Calls, role_group
 from twinlog.cluster.broker.peers.role_messages import PauseRequest, ReinitRequest, RoleRefusedError
 from twinlog.ha.config import AckMode
@@ -278,21 +278,33 @@ async def test_who_acknowledges_alone_and_lost_a_tail_begins_a_new_epoch(autojum
     assert asynchronous.are_equal()
 
 
-async def test_a_former_master_lost_what_it_never_flushed_although_slaves_do(tmp_path, autojump_clock, nursery):
-    """Its slaves acknowledge what is on the disk. What it wrote as their master is not, and was acknowledged with its copy."""
-    config = {"ack_mode": AckMode.flushed}
-    group = role_group(nursery, tmp_path, size=3, need=3, config=config)
+async def switched_over(group: Group) -> int:
+    """The first of three has acknowledged three messages and given its role to the second; then all die. Returns the end."""
     await group.start()
-    a, b, c = group.members
+    a, b, _c = group.members
     a.put(3)
     assert await a.is_acknowledged()
+    end = a.store.max_offset
     assert (await group.change("switchover", b)).error == ""
     await group.settled()
-    for each in (a, b, c):
+    for each in group.members:
         await each.kill()
-    cut_log(a, 206)
-    a.boot_id = "boot 2"
-    await a.start()
+    return end
+
+
+async def start_with_lost_tail(member: Member) -> None:
+    """Its machine has died: of three messages its disk has the first one."""
+    cut_log(member, 206)
+    member.boot_id = "boot 2"
+    await member.start()
+
+
+async def test_a_former_master_lost_what_it_never_flushed_although_slaves_do(tmp_path, autojump_clock, nursery):
+    """Its slaves acknowledge what is on the disk. What it wrote as their master is not, and was acknowledged with its copy."""
+    group = role_group(nursery, tmp_path, size=3, need=3, config={"ack_mode": AckMode.flushed})
+    await switched_over(group)
+    a, b, c = group.members
+    await start_with_lost_tail(a)
     await trio.sleep(5)
     state = await group.change("failover", a)
     assert "enough votes" in state.error
@@ -307,18 +319,9 @@ async def test_a_new_master_lost_what_it_acknowledged_as_a_slave_although_master
 ):
     """A slave acknowledges what it has written; what it took before its machine died as a master was never flushed."""
     group = role_group(nursery, tmp_path, size=3, need=3, flush=FlushDiskType.SYNC_FLUSH)
-    await group.start()
+    end = await switched_over(group)
     a, b, c = group.members
-    a.put(3)
-    assert await a.is_acknowledged()
-    end = a.store.max_offset
-    assert (await group.change("switchover", b)).error == ""
-    await group.settled()
-    for each in (a, b, c):
-        await each.kill()
-    cut_log(b, 206)
-    b.boot_id = "boot 2"
-    await b.start()
+    await start_with_lost_tail(b)
     await trio.sleep(20)
     assert not b.is_serving
     await a.start()
