@@ -8,7 +8,9 @@ from tests.cluster.broker.roles.in_etcd import into_etcd, made, names, with_a_la
 from tests.support.group.group import level, until
 from tests.support.group.kept import EtcdModel
 from tests.support.group.stores import role_group
-from twinlog.cluster.broker.peers.role_messages import AutoFailoverRequest, RoleRefusedError
+from twinlog.cluster.broker.peers.role_messages import AutoFailoverRequest, ChangeRequest, RoleRefusedError
+from twinlog.cluster.broker.roles.candidate import RoleStepError
+from twinlog.cluster.broker.roles.change import RoleChange
 from twinlog.ha.election.in_sync_set import with_in_sync
 from twinlog.store.config import FlushDiskType
 
@@ -453,3 +455,21 @@ async def test_a_master_that_was_passed_does_not_hand_its_record_over(nursery, t
     await until(lambda: refused, "a is refused", seconds=60)
     assert "changed meanwhile" in refused[0]
     assert len(group.etcd.versions) == written
+
+
+async def test_a_switchover_that_began_before_the_record_was_handed_over_does_not_win(
+    nursery, tmp_path, autojump_clock
+):
+    """Its candidate was judged by the members' record, and has not begun its epoch in etcd."""
+    group = role_group(nursery, tmp_path, size=3, etcd=EtcdModel(), flush=FlushDiskType.SYNC_FLUSH)
+    await group.start()
+    a, b, _c = group.members
+    ask = ChangeRequest(verb="switchover", candidate=b.address, reason="")
+    change = RoleChange(b.roles.member, b.roles.voter, b.roles.leases, ask)
+    await change._check()
+    await into_etcd(group, a)
+    await change.pause.begin(change.epoch)
+    await change.pause.catch_up()
+    with pytest.raises(RoleStepError, match="handed to etcd meanwhile"):
+        await change._promise()
+    assert not b.is_serving
